@@ -33,7 +33,7 @@ NODE := $(shell command -v npm >/dev/null && node -e \
 TOGETHER := $(MAKE) --jobs=2 --output-sync=line
 
 .PHONY: help demo test test-all test-console check check-python check-console format docs commands \
-	architecture bench lock servers screenshots console-types clean
+	architecture bench lock servers newer-servers screenshots console-types clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -46,9 +46,11 @@ test: ## set up, check, and run every test but the slow ones
 	@$(TOGETHER) check servers test-console
 	@scripts/suite $(PY) -n $(JOBS) --dist worksteal -m "not slow"
 
-test-all: ## set up, check, build the manual, and run every test
-	@$(TOGETHER) check servers docs test-console
+test-all: ## set up, check, build the manual, and run every test, also on the newest servers
+	@$(TOGETHER) check newer-servers docs test-console
 	@$(PY) -m pytest
+	@WINDLASS_TEST_SERVERS=newest $(PY) -m pytest --database postgresql,mariadb
+	@WINDLASS_TEST_SERVERS=pgbouncer $(PY) -m pytest --database postgresql
 
 test-console: $(BUILT) $(MODULES) ## run the tests of the console
 	@npm --prefix console run --silent test
@@ -89,8 +91,11 @@ lock: $(INSTALLED) ## pin the newest allowed versions in requirements/
 	@$(COMPILE) -c requirements/dev.txt --extra postgresql --extra mysql --extra console \
 		pyproject.toml -o requirements/demo.txt
 
-servers: ## install the servers that the tests use, where missing
-	@scripts/servers
+servers: ## install the servers that the tests use, where missing; MySQL is unpacked into a cache
+	@PYTHON=$(PYTHON) scripts/servers
+
+newer-servers: ## also unpack the newest release of each server into a cache
+	@PYTHON=$(PYTHON) scripts/servers postgresql mariadb pgbouncer etcd
 
 screenshots: $(INSTALLED) $(BUILT) ## make pictures of every page of the console
 	@$(PY) -m scripts.screenshot

@@ -6,25 +6,32 @@ does for what is not about SQL. Servers start on first use and end with the run.
 """
 
 import gc
+import os
 import signal
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 from zlib import crc32
 
 import pytest
 from hypothesis import settings
 
 from tests.fixture.coordinator import KINDS, Coordinators
-from tests.fixture.database import ENGINES, Pools, chosen_engines, pool_of
+from tests.fixture.database import ENGINES, SERVERS, Pools, chosen_engines, pool_of
 from tests.fixture.statement import compile_once
 from tests.server import Etcd, ZooKeeper
+from tests.server.process import WHICH
 
 pytest_plugins = ["tests.fixture.app", "tests.fixture.command", "tests.fixture.console"]
 
+T = TypeVar("T")
+
 ROOT = Path(__file__).parent
 POOLS = pytest.StashKey[Pools]()
-TURNS = (("sqlite", "postgresql"), ("sqlite", "mariadb"))
-ALL, HALF = TURNS, (*TURNS, ("sqlite",), ("sqlite",))
+# MariaDB and MySQL are much alike: what is not about their SQL runs on one of them, by turns.
+ALIKE = ("mariadb", "mysql")
+TURNS = tuple(("sqlite", server) for server in SERVERS)
+ALL, HALF = TURNS, (*TURNS, *[("sqlite",)] * len(TURNS))
 # By turns: on which databases the tests below a folder run often. The innermost folder decides;
 # tests of other folders run on all databases.
 OFTEN_ON = {
@@ -62,37 +69,62 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    if "database_engine" not in metafunc.fixturenames:
-        return
-    often = often_on(metafunc.definition)
-    chosen = [
-        engine if engine in often else pytest.param(engine, marks=pytest.mark.slow)
-        for engine in chosen_engines(metafunc.config)
-    ]
-    metafunc.parametrize("database_engine", chosen)
+    chosen = chosen_engines(metafunc.config)
+    if "database_engine" in metafunc.fixturenames:
+        metafunc.parametrize("database_engine", by_turns(chosen, often_on(metafunc.definition)))
+    if "server_engine" in metafunc.fixturenames:
+        servers = [engine for engine in chosen if engine in SERVERS]
+        often = servers_often(metafunc.definition)
+        metafunc.parametrize("server_engine", by_turns(servers, often))
+
+
+def by_turns(engines: Collection[str], often: Collection[str]) -> list[Any]:
+    """The engines as parameters; a test is a slow one on those that are not meant `often`."""
+    slow = pytest.mark.slow
+    return [each if each in often else pytest.param(each, marks=slow) for each in engines]
 
 
 def often_on(test: pytest.Item) -> Collection[str]:
     """The databases on which a test is not a slow one.
 
     What is about the engine and not about its SQL runs on SQLite, and all or half of it on one of
-    the servers, by turns. The slow run has all of it on both.
+    the servers, by turns. The slow run has all of it on all of them.
     """
+    if test.get_closest_marker("everywhere"):
+        return ENGINES
     mostly = test.get_closest_marker("mostly")
     if mostly is not None:
-        return mostly.args
+        return [turn_of(test, ALIKE) if each in ALIKE else each for each in mostly.args]
     folders = test.path.relative_to(ROOT).parent.parts
     known = [OFTEN_ON[folder] for folder in folders if folder in OFTEN_ON]
     turns = known[-1] if known else (ENGINES,)
+    return turn_of(test, turns)
+
+
+def servers_often(test: pytest.Item) -> Collection[str]:
+    """The servers on which a test of servers alone is not a slow one."""
+    mostly = test.get_closest_marker("mostly")
+    if test.get_closest_marker("everywhere") or mostly is not None:
+        return often_on(test)
+    return "postgresql", turn_of(test, ALIKE)
+
+
+def turn_of(test: pytest.Item, turns: Sequence[T]) -> T:
+    """Whose turn it is: always the same for one test."""
     return turns[crc32(test.name.encode()) % len(turns)]
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put first what waits for processes to die.
 
     Workers of pytest take their tests from the front of a share each and help each other from
     the back. So these run one at a time, beside tests that compute, and none is left for the end.
+    A run about other servers than usual has only tests that use a server.
     """
+    if os.environ.get(WHICH):
+        left = [item for item in items if "pools" not in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
     items.sort(key=lambda item: "fault" not in item.path.relative_to(ROOT).parts)
 
 
@@ -172,6 +204,20 @@ def postgresql_url(pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
 def mariadb_url(pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
     """A migrated MariaDB database without a task."""
     with pool_of("mariadb", pools, pytestconfig).migrated() as url:
+        yield url
+
+
+@pytest.fixture
+def mysql_url(pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
+    """A migrated MySQL database without a task."""
+    with pool_of("mysql", pools, pytestconfig).migrated() as url:
+        yield url
+
+
+@pytest.fixture
+def server_url(server_engine: str, pools: Pools, pytestconfig: pytest.Config) -> Iterator[str]:
+    """A migrated database without a task, once per server: two transactions can be open at once."""
+    with pool_of(server_engine, pools, pytestconfig).migrated() as url:
         yield url
 
 

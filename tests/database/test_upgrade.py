@@ -14,8 +14,16 @@ def shop(verb: str, url: str, package: Path) -> str:
     return run(sys.executable, "-m", "upgraded_shop", verb, url, env=environment, cwd=package)
 
 
-def test_what_the_first_release_left_is_finished_by_todays_code(released, empty_database_url):
-    shop("fill", empty_database_url, released)
+def test_what_the_first_release_left_is_finished_by_todays_code(
+    released, empty_database_url, database_engine
+):
+    if database_engine == "mysql":
+        # The first release made its tables there, and then its ledger could not move.
+        make = f"import windlass; windlass.App({empty_database_url!r}).migrate()"
+        run(sys.executable, "-c", make, env={**os.environ, "PYTHONPATH": str(released)})
+        shop("fill", empty_database_url, ROOT / "src")
+    else:
+        shop("fill", empty_database_url, released)
 
     told = json.loads(shop("finish", empty_database_url, ROOT / "src"))
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests.fault.crew import Crew
 from tests.fixture.coordinator import Coordinators, skip_if_missing
-from tests.fixture.database import Pools, migrate
-from tests.server import EtcdCluster, MariaDB, PostgreSQL, Server, ServerMissing
+from tests.fixture.database import Pools, chosen_engines, migrate
+from tests.server import EtcdCluster, MariaDB, MySQL, PostgreSQL, Server, ServerMissing
 
 NAMES = count(1)
 MEANS = ("database", "etcd", "zookeeper")
@@ -31,7 +31,11 @@ class Site:
 class Durable:
     """Servers that keep what they commit, started on first use."""
 
-    KINDS: ClassVar[dict[str, type[Server]]] = {"postgresql": PostgreSQL, "mariadb": MariaDB}
+    KINDS: ClassVar[dict[str, type[Server]]] = {
+        "postgresql": PostgreSQL,
+        "mariadb": MariaDB,
+        "mysql": MySQL,
+    }
 
     TEMPLATE = "fault_template"
 
@@ -40,7 +44,7 @@ class Durable:
         self._servers: dict[str, Server] = {}
 
     def site(self, engine: str) -> Site:
-        """A migrated database of its own; MariaDB cannot copy one, and who uses it migrates it."""
+        """A migrated database of its own; others than PostgreSQL are migrated by who uses them."""
         if engine == "sqlite":
             return Site(engine, self._pools.of(engine).create(), None)
         if engine not in self._servers:
@@ -72,7 +76,7 @@ def site_of(durable: Durable, pools: Pools, pytestconfig: pytest.Config) -> Call
     """Makes a new database of an engine, or skips the test."""
 
     def make(engine: str) -> Site:
-        if engine not in pytestconfig.getoption("--database"):
+        if engine not in chosen_engines(pytestconfig):
             pytest.skip(f"{engine} is left out by --database")
         try:
             return durable.site(engine)
@@ -156,10 +160,10 @@ def sqlite_crew(site_of: Callable[[str], Site], crew_over: Callable[..., Crew]) 
     return crew_over(site_of("sqlite").url)
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
-def server_site(request: pytest.FixtureRequest, site_of: Callable[[str], Site]) -> Site:
+@pytest.fixture
+def server_site(server_engine: str, site_of: Callable[[str], Site]) -> Site:
     """A new database on a server that may be killed."""
-    return site_of(request.param)
+    return site_of(server_engine)
 
 
 @pytest.fixture

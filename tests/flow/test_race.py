@@ -20,10 +20,10 @@ from windlass.value.outcome import Expanded, Retried, Snoozed, Succeeded
 PARENTS = 2
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
-def shared(request, clock):
+@pytest.fixture
+def shared(server_url, clock):
     """An app on a database in which two transactions are open at once."""
-    app = App(request.getfixturevalue(f"{request.param}_url"), clock=clock)
+    app = App(server_url, clock=clock)
     yield app
     app.close()
 

@@ -34,7 +34,7 @@ def far(ledger: Ledger, relay: Relay, database_url: str) -> Iterator[Ledger]:
 @pytest.fixture
 def commit(database_engine: str, verb: str) -> bytes:
     """How the driver says it; the word alone is in `read committed`, too."""
-    if database_engine == "mariadb":
+    if database_engine in ("mariadb", "mysql"):
         return b"\x03commit"
     # One statement that commits alone, known by what is in it (its text was sent before), or more.
     alone = {"deduct": b'"order-7"', "give_back": b'"return-1"'}

@@ -7,14 +7,10 @@ from contextlib import contextmanager
 
 from sqlalchemy import event, text
 
+from tests.database.plan import MYSQL_AND_MARIADB, SERIES, analyze
+from windlass.database.dialect.mysql_server import EXPLAIN
 from windlass.ledger import Ledger
 
-SERIES = {
-    "sqlite": "(with recursive n (i) as (select 1 union all select i + 1 from n where i < {count})"
-    " select i from n)",
-    "postgresql": "(select i from generate_series(1, {count}) as g (i))",
-    "mariadb": "(select seq as i from seq_1_to_{count})",
-}
 MANY = 20_000
 FILL = (
     "insert into windlass_stock select {sku}, 90, 100, 10, 0 from {series} as s",
@@ -59,7 +55,7 @@ def test_no_statement_of_the_ledger_reads_a_whole_table(ledger, database_engine)
 
 
 def fill(ledger: Ledger, engine: str) -> None:
-    glue = "concat('{}', i)" if engine == "mariadb" else "'{}' || i"
+    glue = "concat('{}', i)" if engine in MYSQL_AND_MARIADB else "'{}' || i"
     body = "cast('{\"lines\":{}}' as json)" if engine == "postgresql" else "'{\"lines\":{}}'"
     series = SERIES[engine].format(count=MANY)
     entry = f"i + 9999999, {glue.format('sku-')}, 1, 'restock', {glue.format('id-')}"
@@ -79,7 +75,7 @@ def fill(ledger: Ledger, engine: str) -> None:
     with ledger.database.engine.connect() as connection:
         alone = connection.execution_options(isolation_level="AUTOCOMMIT")
         for table in re.findall(r"into (\w+)", " ".join(FILL)):
-            alone.execute(text(f"{'analyze table' if engine == 'mariadb' else 'analyze'} {table}"))
+            alone.execute(text(f"{analyze(engine)} {table}"))
 
 
 @contextmanager
@@ -111,7 +107,7 @@ def parts_of(block: str) -> Iterator[str]:
 
 def explained(ledger: Ledger, statement: str, parameters: object) -> list:
     words = {"sqlite": "explain query plan", "postgresql": "explain (format json)"}
-    word = words.get(ledger.database.dialect.name, "explain")
+    word = words.get(ledger.database.dialect.name, EXPLAIN)
     with ledger.database.engine.connect() as connection:
         rows = connection.exec_driver_sql(f"{word} {statement}", parameters).fetchall()
         connection.rollback()
@@ -136,8 +132,10 @@ def problems_of_postgresql(rows: list) -> list[str]:
     return found
 
 
-def problems_of_mariadb(rows: list) -> list[str]:
-    tables = [(row[2], row[3]) for row in rows]
+def problems_of_mysql(rows: list) -> list[str]:
+    plan = [row._mapping for row in rows]
+    # MySQL names the table that is written, too.
+    tables = [(row["table"], row["type"]) for row in plan if row["select_type"] != "INSERT"]
     return [
         f"{table} {how}"
         for table, how in tables
@@ -148,5 +146,5 @@ def problems_of_mariadb(rows: list) -> list[str]:
 PROBLEMS = {
     "sqlite": problems_of_sqlite,
     "postgresql": problems_of_postgresql,
-    "mariadb": problems_of_mariadb,
+    **dict.fromkeys(MYSQL_AND_MARIADB, problems_of_mysql),
 }

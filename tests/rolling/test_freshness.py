@@ -8,8 +8,9 @@ from sqlalchemy import delete, text
 
 from tests.core.fetch.dead import Doomed
 from tests.core.fetch.manual_worker import Hand
-from tests.core.fetch.store.test_plan import PROBLEMS, SERIES
-from tests.database.plan import explain, statements
+from tests.core.fetch.store.test_plan import PROBLEMS
+from tests.database import plan as plans
+from tests.database.plan import MYSQL_AND_MARIADB, SERIES, analyze, explain, statements
 from tests.rolling.stock import at, declare
 from tests.table import count, tasks
 from windlass import Snooze
@@ -390,10 +391,9 @@ def test_looking_at_three_times_as_many_items_reads_no_more_rows(
 
 def look(app, stock, engine):
     """How many rows each statement of a look at `stock` reads; none of them may read them all."""
-    how = "analyze table" if engine == "mariadb" else "analyze"
     with app.database.engine.connect() as connection:
         connection.execution_options(isolation_level="AUTOCOMMIT").execute(
-            text(f"{how} windlass_task")
+            text(f"{analyze(engine)} windlass_task")
         )
     with statements(app) as caught:
         found = stock.freshness()
@@ -411,8 +411,12 @@ def look(app, stock, engine):
 def fill(app, kind, number, *, due, seen):
     """Write items as `add` and a visit would."""
     app.prepare()
-    engine = {"mysql": "mariadb"}.get(app.database.dialect.name, app.database.dialect.name)
-    key = "concat('code-', {first} + i)" if engine == "mariadb" else "'code-' || ({first} + i)"
+    engine = app.database.dialect.server
+    key = (
+        "concat('code-', {first} + i)"
+        if engine in MYSQL_AND_MARIADB
+        else "'code-' || ({first} + i)"
+    )
     statement = FILL.replace("{key}", key).format(
         first=10_000_000 + count(app),
         second="cast(1000000 as bigint)" if engine == "postgresql" else "1000000",
@@ -435,9 +439,7 @@ def rows_read(app, engine, statement):
     with app.database.engine.connect() as connection:
         if engine == "sqlite":
             return steps(connection, statement)
-        before = handler_reads(connection)
-        connection.exec_driver_sql(*statement).fetchall()
-        return handler_reads(connection) - before
+        return plans.rows_read(connection, statement)
 
 
 def touched(node):
@@ -455,8 +457,3 @@ def steps(connection, statement):
     connection.exec_driver_sql(*statement).fetchall()
     raw.set_progress_handler(None, 0)
     return len(counted)
-
-
-def handler_reads(connection):
-    rows = connection.exec_driver_sql("show session status like 'Handler_read%%'").fetchall()
-    return sum(int(value) for _, value in rows)

@@ -20,6 +20,7 @@ EXACT = {
     "sqlite": "varchar(50)",
     "postgresql": "varchar(50)",
     "mariadb": "varchar(50) character set utf8mb4 collate utf8mb4_nopad_bin",
+    "mysql": "varchar(50) character set utf8mb4 collate utf8mb4_0900_bin",
 }
 
 
@@ -166,11 +167,11 @@ def test_a_source_may_be_in_another_database(app, stock, database_engine, empty_
     assert items_of(app) == {"a", "b"}
 
 
-@pytest.mark.parametrize("others", ["postgresql_url", "mariadb_url"])
-def test_a_source_may_be_in_a_database_of_another_kind(sqlite_url, clock, others, request):
-    url = request.getfixturevalue(others)
-    column = EXACT[others.removesuffix("_url")]
-    with closing(App(sqlite_url, clock=clock)) as app, closing(Shop(url)) as shop:
+def test_a_source_may_be_in_a_database_of_another_kind(
+    sqlite_url, clock, server_engine, server_url
+):
+    column = EXACT[server_engine]
+    with closing(App(sqlite_url, clock=clock)) as app, closing(Shop(server_url)) as shop:
         stock = declare(app, [])
         stock.add(["a", "gone", "ä"])
         shop.make(column, codes=ODD)

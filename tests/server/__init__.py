@@ -10,6 +10,7 @@ Each object is one server with its own directory, port and data:
 
 from tests.server.etcd import Etcd, EtcdCluster
 from tests.server.mariadb import MariaDB
+from tests.server.mysql import MySQL
 from tests.server.pgbouncer import PgBouncer
 from tests.server.postgresql import PostgreSQL
 from tests.server.process import Daemon, Server, ServerMissing
@@ -21,6 +22,7 @@ __all__ = [
     "Etcd",
     "EtcdCluster",
     "MariaDB",
+    "MySQL",
     "PgBouncer",
     "PostgreSQL",
     "SecureEtcd",

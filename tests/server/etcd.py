@@ -34,7 +34,7 @@ class Etcd(Daemon):
         return f"etcd://{self.address}"
 
     def find(self) -> None:
-        self.etcd = find_program("etcd")
+        self.etcd = find_program("etcd", of="etcd")
         require_account(self.account)
 
     def create(self) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 import pymysql
 from pymysql.cursors import Cursor
 
-from tests.server.process import Server, find_program, require_account
+from scripts import newer_servers
+from tests.server.process import Server, find_program, is_newest_wanted, require_account
 
 FAST = (
     "--innodb-flush-log-at-trx-commit=0",
@@ -19,19 +20,35 @@ DURABLE = (
     "--innodb-flush-log-at-trx-commit=1",
     "--innodb-buffer-pool-size=256M",
 )
+# The tables of a new server, and the user root without a password.
+BEGINNING = """
+create database mysql;
+use mysql;
+set @auth_root_socket = null;
+set @skip_auth_anonymous = 1;
+"""
+SYSTEM_TABLES = (
+    "mariadb_system_tables.sql",
+    "mariadb_performance_tables.sql",
+    "mariadb_system_tables_data.sql",
+)
 
 
 class MariaDB(Server):
     account = "mysql"
 
     def find(self) -> None:
-        self.mariadbd = find_program("mariadbd")
-        self.install = find_program("mariadb-install-db")
+        self.mariadbd = find_program("mariadbd", of="mariadb")
+        if not is_newest_wanted():
+            self.install = find_program("mariadb-install-db")
         require_account(self.account)
 
     # Each has a scratch directory of its own: one that starts clears it of what the last one left.
 
     def create(self) -> None:
+        if is_newest_wanted():
+            self._bootstrap()
+            return
         self.run(
             [
                 str(self.install),
@@ -50,6 +67,7 @@ class MariaDB(Server):
         return [
             str(self.mariadbd),
             "--no-defaults",
+            *self._where(),
             f"--datadir={self.data}",
             f"--tmpdir={self.directory}",
             f"--socket={self.directory / 'socket'}",
@@ -62,6 +80,26 @@ class MariaDB(Server):
             "--max-connections=300",
             *(FAST if self.fast else DURABLE),
         ]
+
+    def _where(self) -> list[str]:
+        """Where a server that was unpacked finds what belongs to it."""
+        if not is_newest_wanted():
+            return []
+        root = newer_servers.root_of("mariadb")
+        share = root / "usr/share/mariadb"
+        return [
+            f"--basedir={root / 'usr'}",
+            f"--lc-messages-dir={share}",
+            f"--character-sets-dir={share / 'charsets'}",
+            f"--plugin-dir={root / 'usr/lib/mysql/plugin'}",
+        ]
+
+    def _bootstrap(self) -> None:
+        """What mariadb-install-db does: it finds only programs of the system."""
+        self.run(["mkdir", str(self.data)])
+        share = newer_servers.root_of("mariadb") / "usr/share/mariadb"
+        script = BEGINNING + "".join((share / name).read_text() for name in SYSTEM_TABLES)
+        self.run([*self.command(), "--bootstrap"], given=script)
 
     def ping(self) -> None:
         self._connect().close()

@@ -27,7 +27,7 @@ class PgBouncer(Daemon):
         self.behind = behind
 
     def find(self) -> None:
-        self.pgbouncer = find_program("pgbouncer", beside=("/usr/sbin",))
+        self.pgbouncer = find_program("pgbouncer", of="pgbouncer")
         require_account(self.account)
 
     def create(self) -> None:

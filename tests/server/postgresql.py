@@ -28,8 +28,9 @@ class PostgreSQL(Server):
     def find(self) -> None:
         # Debian keeps the server's programs off the PATH, one directory per version.
         installed = sorted(glob.glob("/usr/lib/postgresql/*/bin"), key=_version, reverse=True)
-        self.initdb = find_program("initdb", beside=tuple(installed))
-        self.postgres = find_program("postgres", beside=(str(self.initdb.parent), *installed))
+        self.initdb = find_program("initdb", beside=tuple(installed), of="postgresql")
+        beside = (str(self.initdb.parent), *installed)
+        self.postgres = find_program("postgres", beside=beside, of="postgresql")
         require_account(self.account)
 
     def create(self) -> None:

@@ -14,7 +14,12 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Self
 
+from scripts import newer_servers
 from tests.wait import eventually
+
+# The environment variable that says which servers are tested: "" those of the system, "newest" the
+# newest releases, "pgbouncer" PostgreSQL behind a pooler.
+WHICH = "WINDLASS_TEST_SERVERS"
 
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
@@ -167,9 +172,12 @@ class Daemon(ABC):
     def ping(self) -> None:
         """Connect and disconnect, or raise what the driver raises."""
 
-    def run(self, command: list[str]) -> None:
+    def run(self, command: list[str], *, given: str = "") -> None:
         """Run one of the server's tools to its end, as the server's user."""
-        done = subprocess.run(command, capture_output=True, check=False, **self._as_account())
+        account = self._as_account()
+        del account["stdin"]
+        text = given.encode()
+        done = subprocess.run(command, input=text, capture_output=True, check=False, **account)
         if done.returncode:
             output = (done.stdout + done.stderr).decode(errors="replace")
             raise RuntimeError(f"{command[0]} failed with {done.returncode}:\n{output}")
@@ -264,8 +272,25 @@ def free_port() -> int:
     raise RuntimeError("no free port between 20000 and 32000")
 
 
-def find_program(name: str, *, beside: tuple[str, ...] = ()) -> Path:
-    """Find a program on the PATH, in the system's directories or in those given."""
+def is_newest_wanted() -> bool:
+    """Whether this run tests the newest release of each server, not those of the system."""
+    return os.environ.get(WHICH) == "newest"
+
+
+def newest_program(name: str, *, of: str) -> Path:
+    """A program of the release that `scripts/newer_servers.py` unpacked."""
+    if not newer_servers.is_there(of):
+        raise ServerMissing(f"no newer {of} was unpacked; run: make newer-servers")
+    return newer_servers.programs_of(of) / name
+
+
+def find_program(name: str, *, beside: tuple[str, ...] = (), of: str = "") -> Path:
+    """Find a program on the PATH, in the system's directories or in those given.
+
+    It is the newest one of the server `of`, if such are wanted.
+    """
+    if of and is_newest_wanted():
+        return newest_program(name, of=of)
     path = os.pathsep.join((*beside, os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
     found = shutil.which(name, path=path)
     if found is None:

@@ -13,7 +13,8 @@ MANY = {
     "insert into product (code) select printf('%08d', i) from n",
     "postgresql": "insert into product (code) "
     "select lpad(i::text, 8, '0') from generate_series(1, {count}) as i",
-    "mysql": "insert into product (code) select lpad(seq, 8, '0') from seq_1_to_{count}",
+    "mysql": "insert into product (code) select lpad(i, 8, '0') from json_table("
+    "concat('[0', repeat(',0', {count} - 1), ']'), '$[*]' columns (i for ordinality)) as n",
 }
 IGNORING_CASE = {
     "sqlite": "varchar(50) collate nocase",
@@ -23,8 +24,15 @@ IGNORING_CASE = {
 EXACT = {
     "sqlite": "varchar(300)",
     "postgresql": "varchar(300)",
-    "mysql": "varchar(300) character set utf8mb4 collate utf8mb4_nopad_bin",
+    "mysql": "varchar(300) character set utf8mb4 collate utf8mb4_0900_bin",
+    "mariadb": "varchar(300) character set utf8mb4 collate utf8mb4_nopad_bin",
 }
+
+
+def server_of(engine):
+    """The database by its name in `--database`; only a connection tells MySQL from MariaDB."""
+    engine.connect().close()
+    return "mariadb" if getattr(engine.dialect, "is_mariadb", False) else engine.dialect.name
 
 
 class Shop:
@@ -32,6 +40,7 @@ class Shop:
         self.url = url
         self.engine = create_engine(normalise(url))
         self.backend = self.engine.dialect.name.replace("mariadb", "mysql")
+        self.exact = EXACT[server_of(self.engine)]
         self.source = Table(url, "product", key="code")
 
     def execute(self, *statements):
@@ -41,7 +50,7 @@ class Shop:
 
     def make(self, column=None, codes=()):
         """The table, with that type of key; one that compares byte by byte if none is given."""
-        column = column or f"{EXACT[self.backend]} primary key"
+        column = column or f"{self.exact} primary key"
         self.execute(f"create table product (code {column}, note varchar(50))")
         if codes:
             self.insert(*codes)

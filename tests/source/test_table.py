@@ -275,9 +275,8 @@ def test_a_table_may_be_named_with_its_schema(shop):
         assert read(table) == ["a"]
 
 
-@pytest.mark.parametrize("url_fixture", ["postgresql_url", "mariadb_url"])
-def test_a_lost_connection_never_looks_like_the_end(request, url_fixture):
-    shop = Shop(request.getfixturevalue(url_fixture))
+def test_a_lost_connection_never_looks_like_the_end(server_url):
+    shop = Shop(server_url)
     shop.execute("drop table if exists product")
     shop.make_many(200_000)
     relay = Relay(shop.engine.url.port)
@@ -294,9 +293,8 @@ def test_a_lost_connection_never_looks_like_the_end(request, url_fixture):
     shop.engine.dispose()
 
 
-@pytest.mark.parametrize("url_fixture", ["postgresql_url", "mariadb_url"])
-def test_a_server_that_is_away_is_told_without_the_password(request, url_fixture):
-    url = Shop(request.getfixturevalue(url_fixture)).engine.url
+def test_a_server_that_is_away_is_told_without_the_password(server_url):
+    url = Shop(server_url).engine.url
     away = url.set(port=1, password="secret-word")
 
     with closing(Table(away, "product", key="code")) as table:

@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
-from tests.fixture.database import ENGINES
 from tests.rolling.stock import serving
 from tests.sweep.manual_worker import SweepHand
 from tests.sweep.offer import Articles, declare, failing
@@ -25,7 +24,7 @@ from windlass.sweep.store import failed_item
 
 # What differs between the databases is proven by the protocol's tests, on all three.
 pytestmark = pytest.mark.mostly("sqlite")
-everywhere = pytest.mark.mostly(*ENGINES)
+everywhere = pytest.mark.everywhere
 
 
 @pytest.fixture

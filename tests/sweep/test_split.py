@@ -7,7 +7,6 @@ from contextlib import ExitStack, closing
 
 import pytest
 
-from tests.fixture.database import ENGINES
 from tests.rolling.stock import serving
 from tests.sweep.offer import Articles, declare
 from tests.wait import eventually
@@ -15,7 +14,7 @@ from windlass import App, BadInput, Keys, Table
 
 # What differs between the databases is proven by the protocol's tests, on all three.
 pytestmark = pytest.mark.mostly("sqlite")
-everywhere = pytest.mark.mostly(*ENGINES)
+everywhere = pytest.mark.everywhere
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from sqlalchemy import select, update
 
 from tests.core.fetch.manual_worker import Hand
 from tests.core.run.working import listening
-from tests.fixture.database import ENGINES
 from tests.rolling.stock import serving
 from tests.sweep.manual_worker import SweepHand
 from tests.sweep.offer import declare, failing
@@ -26,7 +25,7 @@ from windlass.sweep.store import sweep as sweep_store
 
 # What differs between the databases is proven by the protocol's tests, on all three.
 pytestmark = pytest.mark.mostly("sqlite")
-everywhere = pytest.mark.mostly(*ENGINES)
+everywhere = pytest.mark.everywhere
 
 
 @pytest.fixture

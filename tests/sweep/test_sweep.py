@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import select
 from sqlalchemy.exc import OperationalError
 
-from tests.fixture.database import ENGINES
 from tests.rolling.stock import serving
 from tests.sweep.offer import Articles, declare
 from tests.wait import eventually
@@ -31,7 +30,7 @@ from windlass.sweep.store import range as ranges
 
 # What differs between the databases is proven by the protocol's tests, on all three.
 pytestmark = pytest.mark.mostly("sqlite")
-everywhere = pytest.mark.mostly(*ENGINES)
+everywhere = pytest.mark.everywhere
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import psycopg
 import pymysql
 import pytest
 
-from tests.server import Etcd, MariaDB, PostgreSQL, ServerMissing, ZooKeeper
+from tests.fixture.database import SERVERS
+from tests.server import Etcd, MariaDB, MySQL, PostgreSQL, ServerMissing, ZooKeeper
 from tests.server.process import children_of
 from tests.tidy.source import ROOT
 from tests.wait import eventually
@@ -32,7 +33,7 @@ HOW = pytest.mark.parametrize(
 )
 
 
-@pytest.fixture(params=[PostgreSQL, MariaDB], ids=["postgresql", "mariadb"], scope="module")
+@pytest.fixture(params=[PostgreSQL, MariaDB, MySQL], ids=SERVERS, scope="module")
 def own_server(request):
     try:
         server = request.param()
@@ -113,6 +114,35 @@ def test_a_coordinator_that_is_not_installed_is_named(kind, monkeypatch):
 
     with pytest.raises(ServerMissing, match="make servers"):
         kind()
+
+
+def test_a_system_without_apt_is_told_which_server_is_missing(tmp_path):
+    done = unpack(PATH=str(tmp_path), WINDLASS_SERVERS=str(tmp_path / "servers"))
+
+    assert done.returncode == 0
+    assert "not unpacked: mysql: this system has no apt" in done.stderr
+    assert "tests that need it will be skipped" in done.stderr
+    assert not (tmp_path / "servers" / "mysql").exists()
+
+
+def test_what_was_unpacked_is_not_fetched_again(tmp_path):
+    (tmp_path / "mysql").mkdir()
+    (tmp_path / "mysql" / "version").write_text("9.7.4\n")
+
+    done = unpack(PATH="", WINDLASS_SERVERS=str(tmp_path))
+
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def unpack(**environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "scripts.newer_servers", "mysql"],
+        cwd=ROOT,
+        env={"PATH": os.environ["PATH"], **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
 
 
 def check_end_with_its_run(name: str, how: signal.Signals) -> None:

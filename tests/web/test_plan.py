@@ -10,10 +10,17 @@ import pytest
 from sqlalchemy import text
 
 from tests.core.fetch.manual_worker import Hand
-from tests.core.fetch.store.test_plan import SERIES
-from tests.database.plan import Statement, explain, statements
+from tests.database.plan import (
+    MYSQL_AND_MARIADB,
+    SERIES,
+    Statement,
+    analyze,
+    explain,
+    statements,
+)
 from tests.fixture.console import Shop, opened
 from windlass import App
+from windlass.database.dialect.mysql_server import EXPLAIN
 
 ROWS = 60_000
 # A call looks at some thousand rows at most, whatever the table has.
@@ -85,10 +92,9 @@ def crowded(database_engine: str, database_url: str) -> Iterator[Shop]:
         app.prepare()
         app.database.write(work)
         Hand(app)
-        analyze = "analyze table" if database_engine == "mariadb" else "analyze"
         with app.database.engine.connect() as connection:
             connection.execution_options(isolation_level="AUTOCOMMIT").execute(
-                text(f"{analyze} windlass_task")
+                text(f"{analyze(database_engine)} windlass_task")
             )
         yield web_shop
 
@@ -141,10 +147,10 @@ def problems_of_postgresql(app: App, statement: Statement) -> list[str]:
     return found
 
 
-def problems_of_mariadb(app: App, statement: Statement) -> list[str]:
+def problems_of_mysql(app: App, statement: Statement) -> list[str]:
     if statement[0].startswith("explain") or FROM_THE_END.search(statement[0]):
         return []
-    rows = [row._mapping for row in explain(app, "explain", statement)]
+    rows = [row._mapping for row in explain(app, EXPLAIN, statement)]
     return [
         f"{row['type']} of {row['rows']} rows by {row['key']} in {statement[0].strip()}"
         for row in rows
@@ -156,5 +162,5 @@ def problems_of_mariadb(app: App, statement: Statement) -> list[str]:
 PROBLEMS = {
     "sqlite": problems_of_sqlite,
     "postgresql": problems_of_postgresql,
-    "mariadb": problems_of_mariadb,
+    **dict.fromkeys(MYSQL_AND_MARIADB, problems_of_mysql),
 }

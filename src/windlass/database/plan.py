@@ -6,14 +6,14 @@ from typing import Any
 
 from sqlalchemy import Connection, Select
 
-from windlass.database.dialect import PerDialect
+from windlass.database.dialect import PerDialect, mysql_server
 
 SORTS = ("Sort", "TEMP B-TREE", "filesort")
 # The command, and how to show each row of its result.
 EXPLAIN = PerDialect(
     sqlite=("explain query plan", "{detail}"),
     postgresql=("explain", "{QUERY PLAN}"),
-    mysql=("explain", "{table}: type {type}, key {key}, {Extra}"),
+    mysql=(mysql_server.EXPLAIN, "{table}: type {type}, key {key}, {Extra}"),
 )
 # PostgreSQL sorts a small table although there is an index; without these it uses the index.
 RULED_OUT: PerDialect[tuple[str, ...]] = PerDialect(

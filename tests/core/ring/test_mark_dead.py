@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import event, insert, update
 
 from tests.core.ring.peer import Mate
-from tests.fixture.database import pool_of
 from tests.wait import eventually
 from windlass import App
 from windlass.app import FACES
@@ -19,16 +18,15 @@ from windlass.core.ring import heartbeat
 from windlass.database.schema import offer, worker
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
-def app(request, pools, pytestconfig):
-    with pool_of(request.param, pools, pytestconfig).migrated() as url:
-        app = App(url, dead_after="2s")
+@pytest.fixture
+def app(server_url):
+    app = App(server_url, dead_after="2s")
 
-        @app.task(keep="1h")
-        async def step() -> None: ...
+    @app.task(keep="1h")
+    async def step() -> None: ...
 
-        yield app
-        app.close()
+    yield app
+    app.close()
 
 
 @pytest.fixture

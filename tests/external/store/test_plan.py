@@ -2,13 +2,13 @@
 
 from sqlalchemy import text
 
-from tests.core.fetch.store.test_plan import PROBLEMS, SERIES
-from tests.database.plan import scans, statements
+from tests.core.fetch.store.test_plan import PROBLEMS
+from tests.database.plan import MYSQL_AND_MARIADB, SERIES, analyze, scans, statements
 from windlass import App
 from windlass.external import store as external
 from windlass.value.status import Status
 
-MANY = {"sqlite": 50_000, "postgresql": 50_000, "mariadb": 20_000}
+MANY = {"sqlite": 50_000, "postgresql": 50_000, "mariadb": 20_000, "mysql": 20_000}
 
 TASKS = """
 insert into windlass_task (id, kind, bucket, status, priority, due_at, payload, created_at)
@@ -26,7 +26,7 @@ from {series} as series
 HANDLES = {
     "sqlite": "'handle-' || i",
     "postgresql": "'handle-' || i",
-    "mariadb": "concat('handle-', i)",
+    **dict.fromkeys(MYSQL_AND_MARIADB, "concat('handle-', i)"),
 }
 
 
@@ -78,8 +78,7 @@ def fill(app, engine):
     externals = EXTERNALS.format(handle=HANDLES[engine], series=series)
     app.database.write(lambda connection: connection.execute(text(tasks)) and None)
     app.database.write(lambda connection: connection.execute(text(externals)) and None)
-    analyze = "analyze table" if engine == "mariadb" else "analyze"
     with app.database.engine.connect() as connection:
         alone = connection.execution_options(isolation_level="AUTOCOMMIT")
         for table in ("task", "external"):
-            alone.execute(text(f"{analyze} windlass_{table}")).close()
+            alone.execute(text(f"{analyze(engine)} windlass_{table}")).close()

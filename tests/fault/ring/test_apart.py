@@ -41,7 +41,9 @@ def test_a_worker_that_the_coordinator_cannot_hear_for_long_tries_to_join_until_
     )
 
 
-@pytest.mark.parametrize("engine", ["postgresql", pytest.param("mariadb", marks=SLOW)])
+@pytest.mark.parametrize(
+    "engine", ["postgresql", *(pytest.param(each, marks=SLOW) for each in ("mariadb", "mysql"))]
+)
 @pytest.mark.parametrize("kind", ["etcd", pytest.param("zookeeper", marks=SLOW)])
 @pytest.mark.parametrize("how", ["stall", pytest.param("refuse", marks=SLOW)])
 def test_a_worker_that_only_the_database_cannot_hear_gives_up_and_comes_back(

@@ -30,19 +30,19 @@ def members(request, coordinators: Coordinators) -> str:
 
 @pytest.fixture
 def sites(site_of) -> dict[str, Site]:
-    return {engine: site_of(engine) for engine in ("postgresql", "mariadb")}
+    return {engine: site_of(engine) for engine in ("postgresql", "mariadb", "mysql")}
 
 
 @pytest.fixture
 def fleet(members, sites, tmp_path) -> Iterator[Fleet]:
-    """A shard on PostgreSQL and one on MariaDB."""
+    """A shard on each server."""
     urls = [site.url for site in sites.values()]
     with fleet_over(tmp_path, *urls, members=members) as fleet:
         yield fleet
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["postgresql", "mariadb"])
+@pytest.mark.parametrize("engine", ["postgresql", "mariadb", "mysql"])
 def test_shards_by_a_coordinator_survive_the_loss_of_a_worker_and_of_a_server(
     fleet, members, sites, engine
 ):

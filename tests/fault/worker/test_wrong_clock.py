@@ -44,6 +44,7 @@ SLOW = pytest.mark.slow
     params=[
         ("postgresql", "database"),
         pytest.param(("mariadb", "database"), marks=SLOW),
+        pytest.param(("mysql", "database"), marks=SLOW),
         pytest.param(("postgresql", "zookeeper"), marks=SLOW),
     ],
     ids="-".join,

@@ -19,10 +19,10 @@ WIDTH = 5
 CHANGES = 25
 
 
-@pytest.fixture(params=["postgresql", "mariadb"])
-def shared(request, clock):
+@pytest.fixture
+def shared(server_url, clock):
     """An app on a database in which two transactions are open at once."""
-    app = App(request.getfixturevalue(f"{request.param}_url"), clock=clock)
+    app = App(server_url, clock=clock)
     app.prepare()
     yield app
     app.close()

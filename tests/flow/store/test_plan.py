@@ -9,8 +9,15 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Connection, text
 
-from tests.core.fetch.store.test_plan import SERIES
-from tests.database.plan import explain, scans, statements
+from tests.database.plan import (
+    EXPLAINS,
+    MYSQL_AND_MARIADB,
+    SERIES,
+    analyze,
+    explain,
+    scans,
+    statements,
+)
 from tests.flow.manual_worker import Noder
 from windlass import App, Done, External
 from windlass.app import FACES
@@ -153,7 +160,7 @@ def yard(database_engine, database_url):
 
 def fill(app: App, engine: str) -> None:
     series = SERIES[engine].format(count=MANY)
-    node = "concat('n', i)" if engine == "mariadb" else "'n' || i"
+    node = "concat('n', i)" if engine in MYSQL_AND_MARIADB else "'n' || i"
     payload = "cast('{}' as json)" if engine == "postgresql" else "'{}'"
     kind = "case when i % 1000 < 30 then 'spark' else 'step' end"
     given = {"series": series, "node": node, "payload": payload, "kind": kind}
@@ -167,8 +174,7 @@ def fill(app: App, engine: str) -> None:
     with app.database.engine.connect() as connection:
         free = connection.execution_options(isolation_level="AUTOCOMMIT")
         for name in ("task", "slot", "external", "alert"):
-            analyze = "analyze table" if engine == "mariadb" else "analyze"
-            free.execute(text(f"{analyze} windlass_{name}"))
+            free.execute(text(f"{analyze(engine)} windlass_{name}"))
 
 
 def test_no_statement_of_flows_reads_a_whole_table(database_engine, yard):
@@ -191,7 +197,5 @@ def test_the_last_alerts_are_found_without_reading_all(database_engine, yard):
         assert len(yard.app.alerts(limit=50)) == 50
 
     (statement,) = caught
-    plan = str(explain(yard.app, "explain", statement))
-    if database_engine == "sqlite":
-        plan = str(explain(yard.app, "explain query plan", statement))
+    plan = str(explain(yard.app, EXPLAINS[database_engine], statement))
     assert not re.search("TEMP B-TREE|Seq Scan|-> +Sort|filesort", plan), plan

@@ -14,6 +14,7 @@ ASYNC_DRIVERS = {
     "sqlite": "sqlite+aiosqlite",
     "postgresql": "postgresql+psycopg",
     "mariadb": "mysql+aiomysql",
+    "mysql": "mysql+aiomysql",
 }
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
+from tests.database.plan import MYSQL_AND_MARIADB
 from tests.fixture.console import opened
 from tests.ledger.test_plan import explained, fill, statements
 from windlass import App
@@ -101,7 +102,7 @@ def problems_of_postgresql(statement: str, rows: list) -> list[str]:
     return found
 
 
-def problems_of_mariadb(statement: str, rows: list) -> list[str]:
+def problems_of_mysql(statement: str, rows: list) -> list[str]:
     parts = [row._mapping for row in rows]
     return [
         f"{part['type']} of {part['rows']} rows by {part['key']}"
@@ -120,5 +121,5 @@ def is_much(statement: str, part: Mapping[str, Any]) -> bool:
 PROBLEMS = {
     "sqlite": problems_of_sqlite,
     "postgresql": problems_of_postgresql,
-    "mariadb": problems_of_mariadb,
+    **dict.fromkeys(MYSQL_AND_MARIADB, problems_of_mysql),
 }

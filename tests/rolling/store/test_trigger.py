@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import text
 
-from tests.source.shop import EXACT, FollowedShop
+from tests.source.shop import FollowedShop
 from windlass.database.database import Numbers
 from windlass.rolling.operate import source as follow
 from windlass.value.period import GOES, PAYLOAD
@@ -152,7 +152,7 @@ def test_fixed_width_text_is_followed_without_its_padding(shop):
 
 
 def test_keys_that_cannot_be_items_are_passed_over(shop):
-    shop.make(EXACT[shop.backend])
+    shop.make(shop.exact)
     shop.follow()
     bad = [None, "", "windlass:tick", "x" * 256, "🚢" * 256]
 

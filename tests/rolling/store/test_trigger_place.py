@@ -4,9 +4,10 @@ from contextlib import closing
 
 import pytest
 
+from tests.database.plan import SERIES
 from tests.fixture.database import migrate
 from tests.server import MariaDB
-from tests.source.shop import EXACT, FollowedShop
+from tests.source.shop import FollowedShop
 from windlass.database.database import Database, normalise
 from windlass.errors import BadSource
 from windlass.rolling.operate import source as follow
@@ -182,19 +183,18 @@ def test_a_source_in_another_database_of_the_server_is_followed(mariadb_url):
         shop.execute("drop database `the %% shop`")
 
 
-@pytest.mark.parametrize("url_fixture", ["postgresql_url", "mariadb_url"])
 @pytest.mark.parametrize("way", ["one row", "many rows"])
-def test_users_who_write_different_keys_do_not_wait_for_each_other(request, url_fixture, way):
-    with closing(FollowedShop(request.getfixturevalue(url_fixture))) as shop:
+def test_users_who_write_different_keys_do_not_wait_for_each_other(server_url, way):
+    with closing(FollowedShop(server_url)) as shop:
         shop.make()
         # A kind of its own: InnoDB also locks the gaps around keys that are gone but not purged.
         shop.follow(kind=way)
         shop.insert(*(f"old-{number}" for number in range(10)))
         waits = "innodb_lock_wait_timeout = 1" if shop.backend == "mysql" else "lock_timeout = '1s'"
-        rows = "seq_1_to_9" if shop.backend == "mysql" else "generate_series(1, 9) as seq"
+        rows = SERIES[shop.database.dialect.server].format(count=9)
         new = {
             "one row": "insert into product (code) values ('{}-0'), ('{}-1')",
-            "many rows": f"insert into product (code) select concat('{{}}', seq) from {rows}",
+            "many rows": f"insert into product (code) select concat('{{}}', i) from {rows} as s",
         }[way]
 
         with shop.engine.connect() as one, shop.engine.connect() as other:
@@ -242,7 +242,7 @@ def test_a_database_in_memory_follows_nothing():
 
 
 def test_a_source_that_cannot_be_used_is_refused_and_left_alone(shop):
-    shop.make(EXACT[shop.backend])
+    shop.make(shop.exact)
     shop.execute("create view shown as select code from product")
 
     for source in (

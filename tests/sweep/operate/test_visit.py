@@ -5,7 +5,6 @@ from contextlib import closing
 
 import pytest
 
-from tests.fixture.database import ENGINES
 from tests.sweep.offer import Articles, declare
 from windlass import (
     BadKey,
@@ -21,7 +20,7 @@ from windlass import (
 
 # What differs between the databases is proven by the protocol's tests, on all three.
 pytestmark = pytest.mark.mostly("sqlite")
-everywhere = pytest.mark.mostly(*ENGINES)
+everywhere = pytest.mark.everywhere
 
 
 @pytest.fixture

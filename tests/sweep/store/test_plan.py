@@ -8,8 +8,7 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Connection, text
 
-from tests.core.fetch.store.test_plan import SERIES
-from tests.database.plan import scans, statements
+from tests.database.plan import MYSQL_AND_MARIADB, SERIES, analyze, scans, statements
 from tests.sweep.manual_worker import SWEEP, Owner, SweepHand, begin, key, split
 from windlass import App, Keys
 from windlass.app import FACES
@@ -171,9 +170,9 @@ async def handle(number: int) -> None: ...
 
 def fill(app: App, engine: str) -> None:
     series = SERIES[engine].format(count=MANY)
-    join = "concat('{}', i {} 100)" if engine == "mariadb" else "'{}' || (i {} 100)"
-    part = "/" if engine != "mariadb" else "div"
-    as_text = "char" if engine == "mariadb" else "text"
+    join = "concat('{}', i {} 100)" if engine in MYSQL_AND_MARIADB else "'{}' || (i {} 100)"
+    part = "/" if engine not in MYSQL_AND_MARIADB else "div"
+    as_text = "char" if engine in MYSQL_AND_MARIADB else "text"
     words = {
         "series": series,
         "sweep": join.format("sweep-", part),
@@ -189,5 +188,4 @@ def fill(app: App, engine: str) -> None:
     with app.database.engine.connect() as connection:
         alone = connection.execution_options(isolation_level="AUTOCOMMIT")
         for table in sorted(TABLES):
-            analyze = "analyze table" if engine == "mariadb" else "analyze"
-            alone.execute(text(f"{analyze} {table}"))
+            alone.execute(text(f"{analyze(engine)} {table}"))

@@ -1,15 +1,18 @@
-"""MySQL 8 and MariaDB 10.6 or newer, through PyMySQL, always in READ COMMITTED.
+"""MySQL and MariaDB, through PyMySQL, always in READ COMMITTED.
 
-Statements on task rows lock and change them by primary key.
+Statements on task rows lock and change them by primary key. Both servers take the same statements;
+what differs between their sessions is in `mysql_server`.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, insert, text
+from sqlalchemy.exc import DisconnectionError
 
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
@@ -24,12 +27,12 @@ from windlass.database.dialect.base import (
     visited_rows,
     wanted,
 )
+from windlass.database.dialect.mysql_server import EXPLAIN, HOLD_T, Server, identify
 from windlass.value.gone import traces_of
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.task import NewTask
 
-LOCK_SECONDS = 2
 # Both servers accept this form of a shared lock.
 SHARED = "lock in share mode"
 TAKE_NUMBERS = text(
@@ -52,11 +55,11 @@ BY_ID = BY_ID_OF.format(table="windlass_task", id="id")
 HOLD = {
     True: text(
         f"select t.id, t.due_at, t.prune_at from {BY_ID} "
-        "where t.status = 0 and t.batch is null for update"
+        f"where t.status = 0 and t.batch is null {HOLD_T}"
     ),
-    False: text(f"select t.id, t.batch, t.prune_at from {BY_ID} where t.status = 1 for update"),
+    False: text(f"select t.id, t.batch, t.prune_at from {BY_ID} where t.status = 1 {HOLD_T}"),
 }
-FREE = text(f"select t.id from {BY_ID} where t.status in (0, 1) for update skip locked")
+FREE = text(f"select t.id from {BY_ID} where t.status in (0, 1) {HOLD_T} skip locked")
 REMOVE = text(f"delete t from {BY_ID}")
 # Removes all rows in one statement without a result, if none has changed since it was taken.
 BY_FENCE = """json_table(:fences, '$[*]' columns (
@@ -74,8 +77,8 @@ FIRST_LANE = """(
     order by priority, due_at limit 1
 )"""
 
-ESTIMATE_DUE = text("""
-explain select 1 from windlass_task force index (windlass_task_due)
+ESTIMATE_DUE = text(f"""
+{EXPLAIN} select 1 from windlass_task force index (windlass_task_due)
 where status = 0 and kind = :kind and priority = :priority and due_at <= :until
 """)
 
@@ -130,6 +133,8 @@ class MySQL(Dialect):
         return {
             **bounds.pool,
             "isolation_level": "READ COMMITTED",
+            # What is used stays in use, and what is idle ends.
+            "pool_use_lifo": True,
             # A returned connection has ended its transaction; a reset would cost a round trip.
             "pool_reset_on_return": None,
             "connect_args": {
@@ -142,22 +147,28 @@ class MySQL(Dialect):
 
     def prepare(self, engine: Engine, bounds: Bounds | None) -> None:
         limit = None if bounds is None else bounds.statement
+        idle = max(1, self.idle_milliseconds // 1_000)
 
         @event.listens_for(engine, "connect")
-        def on_connect(raw: Any, _record: object) -> None:
+        def on_connect(raw: Any, record: Any) -> None:
+            server = identify(raw)
+            self.server = server.name
+            settings = server.settings(idle_seconds=idle, statement_seconds=limit)
             with raw.cursor() as cursor:
-                # A finish that waits too long delays the heartbeat of its worker.
-                cursor.execute(f"set session innodb_lock_wait_timeout = {LOCK_SECONDS}")
-                if "mariadb" in str(raw.get_server_info()).lower():
-                    self.server = "mariadb"
-                    # A frozen process must not hold its locks for long. MySQL has no such limit.
-                    seconds = max(1, self.idle_milliseconds // 1_000)
-                    cursor.execute(f"set session idle_transaction_timeout = {seconds}")
-                    if limit is not None:
-                        cursor.execute(f"set session max_statement_time = {limit:f}")
-                elif limit is not None:
-                    # MySQL ends only statements that read; others end by the bound of the socket.
-                    cursor.execute(f"set session max_execution_time = {limit * 1_000:.0f}")
+                cursor.execute("set session " + ", session ".join(settings))
+            record.info[Server] = server
+
+        @event.listens_for(engine, "checkin")
+        def on_checkin(_raw: object, record: Any) -> None:
+            record.info["idle_since"] = time.monotonic()
+
+        @event.listens_for(engine, "checkout")
+        def on_checkout(_raw: object, record: Any, _proxy: object) -> None:
+            if not record.info[Server].closes_idle_connections:
+                return
+            # Long before the server closes it, so that no statement meets the end.
+            if time.monotonic() - record.info.get("idle_since", time.monotonic()) > idle / 2:
+                raise DisconnectionError("idle for too long")
 
     def abort(self, connection: Connection) -> None:
         raw: Any = connection.connection.driver_connection

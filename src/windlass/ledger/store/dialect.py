@@ -19,6 +19,7 @@ from sqlalchemy.types import TypeEngine
 from windlass.database.column import Exact
 from windlass.database.dialect import PerDialect
 from windlass.database.dialect.base import Dialect, Executor, encode, original
+from windlass.database.dialect.mysql_server import HOLD_T
 from windlass.database.dialect.postgresql import often
 from windlass.database.dialect.statement import LongText
 
@@ -213,7 +214,7 @@ class RowLists:
 class MySQLRowLists(RowLists):
     """The planner is told what to read first, and by which index."""
 
-    lock = " for update"
+    lock = f" {HOLD_T}"
     writes_first = True
     locks_gaps = True
 

@@ -11,7 +11,14 @@ from typing import Any
 from sqlalchemy import text
 
 from tests.core.fetch.manual_worker import Hand
-from tests.database.plan import Statement, explain, statements
+from tests.database.plan import (
+    MYSQL_AND_MARIADB,
+    SERIES,
+    Statement,
+    analyze,
+    explain,
+    statements,
+)
 from windlass import App
 from windlass.app import FACES
 from windlass.clock import SECOND
@@ -19,16 +26,10 @@ from windlass.core.fetch.claim import Rows
 from windlass.core.finish.store import Group
 from windlass.core.ring.heartbeat import mark_dead
 from windlass.core.task.store import task
+from windlass.database.dialect.mysql_server import EXPLAIN
 from windlass.value.outcome import Retried, Succeeded, settle_visits
 
-MANY = {"sqlite": 1_000_000, "postgresql": 1_000_000, "mariadb": 100_000}
-
-SERIES = {
-    "sqlite": """(with recursive n (i) as (select 1 union all select i + 1 from n where i < {count})
-                 select i from n)""",
-    "postgresql": "(select i from generate_series(1, {count}) as g (i))",
-    "mariadb": "(select seq as i from seq_1_to_{count})",
-}
+MANY = {"sqlite": 1_000_000, "postgresql": 1_000_000, "mariadb": 100_000, "mysql": 100_000}
 
 # Of 1000 rows: 1 runs, 19 are due, 280 are due later, 700 have ended, 1 of them long ago.
 FILL = """
@@ -183,9 +184,8 @@ def fill(app: App, engine: str) -> None:
 
     app.database.write(work)
     with app.database.engine.connect() as connection:
-        analyze = "analyze table" if engine == "mariadb" else "analyze"
         connection.execution_options(isolation_level="AUTOCOMMIT").execute(
-            text(f"{analyze} windlass_task")
+            text(f"{analyze(engine)} windlass_task")
         )
 
 
@@ -216,8 +216,9 @@ def problems_of_postgresql(app: App, statement: Statement) -> list[str]:
     return found
 
 
-def problems_of_mariadb(app: App, statement: Statement) -> list[str]:
-    rows = [(row[2], row[3], row[-1] or "") for row in explain(app, "explain", statement)]
+def problems_of_mysql(app: App, statement: Statement) -> list[str]:
+    plan = [row._mapping for row in explain(app, EXPLAIN, statement)]
+    rows = [(row["table"], row["type"], row["Extra"] or "") for row in plan]
     if not any(table in ("t", "windlass_task") for table, _, _ in rows):
         return []
     return [
@@ -231,5 +232,5 @@ def problems_of_mariadb(app: App, statement: Statement) -> list[str]:
 PROBLEMS = {
     "sqlite": problems_of_sqlite,
     "postgresql": problems_of_postgresql,
-    "mariadb": problems_of_mariadb,
+    **dict.fromkeys(MYSQL_AND_MARIADB, problems_of_mysql),
 }
