@@ -31,6 +31,8 @@ def _prune_tasks(tidying: Tidying) -> int:
 
 
 def _prune_traces(tidying: Tidying) -> int:
+    if not tidying.dialect.keeps_traces:
+        return 0
     return gone.prune(tidying.connection, now=tidying.now, limit=tidying.limit)
 
 

@@ -110,7 +110,9 @@ class Database:
         self._like = like
         # The version of its tables: `schema.has("0002")`.
         self.schema = SchemaVersion(self.name, lambda: self.read(read_tables))
-        if like is not None:
+        if like is None:
+            self.dialect.has_tables = self.schema.has
+        else:
             self.schema = like.schema
         # How often all connections were thrown away, and when last.
         self.renewals = 0

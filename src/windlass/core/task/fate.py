@@ -43,7 +43,7 @@ class Fate(Generic[T]):
 
     def sends(self, answer: T, ids: Sequence[int]) -> T:
         """Say, last in the transaction, what it answers if it is committed, and its ids."""
-        self.is_unknown = self._database.dialect.loses_answers
+        self.is_unknown = self._database.dialect.keeps_traces
         self._answers[:] = [answer]
         self._ids = ids
         return answer

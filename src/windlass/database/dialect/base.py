@@ -8,7 +8,7 @@ run on a caller's own driver connection.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -193,10 +193,17 @@ class Dialect(ABC):
         self._visit = self._as_taken(self.visit_text)
         remember = sql.REMEMBER.format(rows=self.rows("traces", **columns_of(Gone)))
         self._remember = self.often(remember)
-        self._remove = self._as_taken(self.remove_text, remember=remember)
+        self._remove = self._as_taken(self.remove_text, remember="")
+        # Whether the tables have a migration; a database that knows its tables says so.
+        self.has_tables: Callable[[str], bool] = lambda _version: True
         self._pick = text(sql.PICK.format(hint=self.hint, lock=self.lock))
         self._read = text(sql.PICK.format(hint=self.hint, lock=""))
         self._read_ids = text(sql.PICK_IDS.format(hint=self.hint, lock=""))
+
+    @property
+    def keeps_traces(self) -> bool:
+        """Whether who deletes task rows leaves traces: not in tables of release 0.1.0."""
+        return self.loses_answers and self.has_tables("0003")
 
     def often(self, statement: str) -> TextClause:
         """A statement that runs often, prepared where that helps."""

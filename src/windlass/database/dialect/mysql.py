@@ -290,7 +290,8 @@ class MySQL(Dialect):
     def remove(
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool, now: int
     ) -> set[int]:
-        self.remember(connection, traces_of(fences, now=now))
+        if self.keeps_traces:
+            self.remember(connection, traces_of(fences, now=now))
         listed = document(sorted(fences.items()))
         if _touches(connection, self._remove[is_read], {"fences": listed}, rows=len(fences)):
             return set(fences)

@@ -129,11 +129,19 @@ where not exists (
 on conflict do nothing returning id
 """
 
-INSERT_ALONE = text(ONE_ROW)
 
-INSERT_AND_NOTIFY = text(
-    f"with made as ({ONE_ROW}) select id, pg_notify('{CHANNEL}', '') from made"
-)
+def and_notify(insert_one: str) -> str:
+    """The insert of one row that also wakes idle workers."""
+    return f"with made as ({insert_one}) select id, pg_notify('{CHANNEL}', '') from made"
+
+
+# By whether there are traces, and whether to notify.
+INSERT_ALONE = {
+    (True, False): text(ONE_ROW),
+    (True, True): text(and_notify(ONE_ROW)),
+    (False, False): INSERT_ONE,
+    (False, True): text(and_notify(INSERT_ONE.text)),
+}
 
 # One statement, so one round trip and one commit. The rows are picked in a materialised part: a
 # plan that repeats an `in` would exceed the limit inside it. Returns the rows as they were before.
@@ -180,7 +188,7 @@ order by id for update skip locked
 
 # With the traces, in one round trip. Returns the ids as one text: many rows cost the client more.
 REMOVE = f"""
-with trace as ({{remember}}), gone as (
+with {{remember}}gone as (
     delete from windlass_task as t
     where t.id = {BY_ID}
       and {{as_taken}} cast(cast(:fences as jsonb) ->> cast(t.id as text) as bigint)
@@ -222,6 +230,8 @@ class PostgreSQL(Dialect):
     def __init__(self) -> None:
         super().__init__()
         self._alive, self._lock_worker = ALIVE, LOCK_WORKER
+        trace = f"trace as ({self._remember.text}), "
+        self._remove_and_remember = self._as_taken(REMOVE, remember=trace)
         kinds = "(select unnest(cast(:kinds as text[])) as kind)"
         self._lanes = text(sql.LANES.format(hint="", kinds=kinds))
         among = "= " + listed("select unnest(cast(:kinds as text[]))")
@@ -278,8 +288,9 @@ class PostgreSQL(Dialect):
             cursor.execute(";".join([bound.mogrify(statement, row) for row in rows]))
             return True
 
-        self._insert_one = str(INSERT_ALONE.compile(dialect=engine.dialect))
-        self._insert_and_notify = str(INSERT_AND_NOTIFY.compile(dialect=engine.dialect))
+        self._insert_alone = {
+            which: str(each.compile(dialect=engine.dialect)) for which, each in INSERT_ALONE.items()
+        }
 
     @contextmanager
     def lent(self, connection: Connection) -> Iterator[None]:
@@ -349,10 +360,10 @@ class PostgreSQL(Dialect):
 
     def insert_alone(self, connection: Connection, row: NewTask, *, notify: bool) -> bool:
         raw = driver_of(connection)
+        which = self.keeps_traces, notify
         if raw is None:
-            statement = INSERT_AND_NOTIFY if notify else INSERT_ALONE
-            return connection.execute(statement, _fields(row)).first() is not None
-        query = self._insert_and_notify if notify else self._insert_one
+            return connection.execute(INSERT_ALONE[which], _fields(row)).first() is not None
+        query = self._insert_alone[which]
         with told(connection, raw):
             return raw.execute(query, _fields(row), prepare=True).fetchone() is not None
 
@@ -425,9 +436,12 @@ class PostgreSQL(Dialect):
     def remove(
         self, connection: Connection, fences: Mapping[int, int], *, is_read: bool, now: int
     ) -> set[int]:
-        traces = document(traces_of(fences, now=now))
-        asked = {"ids": array(fences), "fences": document(fences), "traces": traces}
-        gone = connection.execute(self._remove[is_read], asked).scalar_one()
+        asked = {"ids": array(fences), "fences": document(fences)}
+        if self.keeps_traces:
+            asked["traces"] = document(traces_of(fences, now=now))
+            gone = connection.execute(self._remove_and_remember[is_read], asked).scalar_one()
+        else:
+            gone = connection.execute(self._remove[is_read], asked).scalar_one()
         return set(_numbers(gone))
 
 

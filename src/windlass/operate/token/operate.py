@@ -36,6 +36,8 @@ T = TypeVar("T")
 FRESH_SECONDS = 1.0
 USE_AGAIN_AFTER = 60 * SECOND
 LONGEST_WHO = 255
+# The migration that has the table of tokens.
+TABLES = "0002"
 
 
 class ShownToken(NamedTuple):
@@ -178,11 +180,11 @@ class Tokens:
 
     def _read(self) -> tuple[list[list[TokenRow]], tuple[str, ...]]:
         """What each database that answers has, and the names of the others."""
-        return [self._database.read(store.listing)], ()
+        return [_rows(self._database)], ()
 
     def _write(self, work: Callable[[Connection], None]) -> None:
         """Do `work`, which may be repeated, in every database."""
-        self._database.write(work)
+        _change(self._database, work)
 
     def _write_where_up(self, work: Callable[[Connection], None]) -> None:
         self._database.write(work)
@@ -201,15 +203,25 @@ class FleetTokens(Tokens):
         return self._fleet.shards[0].clock.now()
 
     def _read(self) -> tuple[list[list[TokenRow]], tuple[str, ...]]:
-        found = self._fleet.ask(lambda shard: shard.database.read(store.listing))
+        found = self._fleet.ask(lambda shard: _rows(shard.database))
         return found.values, found.missing
 
     def _write(self, work: Callable[[Connection], None]) -> None:
         what = "the tokens are changed"
-        self._fleet.everywhere(lambda shard: shard.database.write(work), what=what)
+        self._fleet.everywhere(lambda shard: _change(shard.database, work), what=what)
 
     def _write_where_up(self, work: Callable[[Connection], None]) -> None:
         self._fleet.fan_out(lambda shard: shard.database.write(work))
+
+
+def _rows(database: Database) -> list[TokenRow]:
+    """The tokens of a database; tables of release 0.1.0 have none."""
+    return database.read(store.listing) if database.schema.has(TABLES) else []
+
+
+def _change(database: Database, work: Callable[[Connection], None]) -> None:
+    database.schema.need(TABLES, "an access token")
+    database.write(work)
 
 
 def _together(parts: list[list[TokenRow]]) -> dict[str, TokenRow]:

@@ -32,7 +32,7 @@ class Forgotten(Exception):
 
 def remember(executor: Executor, dialect: Dialect, ids: Collection[int], *, now: int) -> None:
     """Leave traces of rows that this transaction deletes."""
-    if ids and dialect.loses_answers:
+    if ids and dialect.keeps_traces:
         dialect.remember(executor, traces_of(ids, now=now))
 
 
