@@ -150,6 +150,7 @@ def test_todays_worker_works_on_tables_of_the_last_release(shop, released):
             assert migrate.current(database) == RELEASES[RELEASE]
 
 
+@pytest.mark.mostly("sqlite")
 def test_after_the_way_back_the_last_release_goes_on(shop, released):
     shop.migrate(TODAY)
     with closing(Database(shop.url)) as database:

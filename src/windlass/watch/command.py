@@ -29,7 +29,7 @@ from windlass.value.duration import parse_duration
 
 if TYPE_CHECKING:
     from windlass.watch.model import AlertView, AppStatus, AuditEntry, KindStatus
-    from windlass.watch.operate.tables import Loss, Plan
+    from windlass.watch.operate.tables import Plan, WayBack
 
 WHY_STYLE = {
     "running": "blue",
@@ -133,7 +133,7 @@ def _print_plans(plans: list[Plan], *, as_json: bool) -> None:
             say("Workers wait while a step blocks them.")
 
 
-def _ask_to_go_back(losses: list[Loss], to: str) -> None:
+def _ask_to_go_back(losses: list[WayBack], to: str) -> None:
     for each in losses:
         for step in each.steps:
             note(f"{each.database}: {step}")

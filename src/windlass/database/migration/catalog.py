@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, text
 
 from windlass.database.dialect import PerDialect
-from windlass.database.migration.step import Step, Verb
+from windlass.database.migration.step import TableStep, Verb
 
 # Everything that a database has: what it is, its table, its name. PostgreSQL keeps an index whose
 # concurrent build was cut off; it is invalid, and so not listed as an index.
@@ -67,14 +67,14 @@ class Catalog:
         rows = connection.execute(text(ITEMS.on(connection))).fetchall()
         self._items = {(str(what), str(table), str(name)) for what, table, name in rows}
 
-    def is_done(self, step: Step) -> bool:
+    def is_done(self, step: TableStep) -> bool:
         """Whether the step was done, entirely."""
         if step.verb is Verb.INSERT:
             return self.has_table(step.table) and self._has_rows(step.table)
         is_there = (step.noun, step.table, step.name) in self._items
         return is_there is not step.verb.is_drop
 
-    def is_invalid(self, step: Step) -> bool:
+    def is_invalid(self, step: TableStep) -> bool:
         """Whether the step creates an index whose build was cut off."""
         return ("invalid", step.table, step.name) in self._items
 

@@ -11,7 +11,7 @@ from windlass.database.dialect import PerDialect
 from windlass.database.migration.catalog import Catalog
 from windlass.database.migration.history import History
 from windlass.database.migration.log import Statement
-from windlass.database.migration.step import Step, Verb, beside, steps_of
+from windlass.database.migration.step import TableStep, Verb, beside, steps_of
 from windlass.database.version import read_tables
 
 NOTHING = "nothing"
@@ -63,7 +63,7 @@ def render(statement: Statement, compiler: Compiler) -> str:
 
 
 def _planned(
-    connection: Connection, catalog: Catalog, version: str, step: Step, compiler: Compiler
+    connection: Connection, catalog: Catalog, version: str, step: TableStep, compiler: Compiler
 ) -> PlannedStep:
     rows, seconds, blocks, statement = 0, 0.0, NOTHING, step.statement
     if not step.is_new:

@@ -27,7 +27,7 @@ from windlass.database.database import Database
 from windlass.database.migration.catalog import Catalog
 from windlass.database.migration.history import ONE_AT_A_TIME, History, Migration
 from windlass.database.migration.log import TABLES, Log, Statement
-from windlass.database.migration.step import Step, Verb, beside, steps_of, undo
+from windlass.database.migration.step import TableStep, Verb, beside, steps_of, undo
 from windlass.database.version import Tables, read_tables
 from windlass.errors import DatabaseUnavailable, SchemaMismatch
 
@@ -81,7 +81,7 @@ class Hands:
         for statement in statements:
             self.connection.execute(statement)
 
-    def beside(self, step: Step, *, is_invalid: bool) -> None:
+    def beside(self, step: TableStep, *, is_invalid: bool) -> None:
         """Execute a step on a table that is in use."""
         self.together([beside(step, self.connection.dialect)])
 
@@ -125,7 +125,7 @@ class PostgreSQLHands(Hands):
         self._guard.execute(text("select 1"))
         until_unlocked(self.database, once)
 
-    def beside(self, step: Step, *, is_invalid: bool) -> None:
+    def beside(self, step: TableStep, *, is_invalid: bool) -> None:
         if step.verb is not Verb.CREATE_INDEX:
             super().beside(step, is_invalid=is_invalid)
             return
@@ -274,10 +274,10 @@ class _Run:
         known_from = self._history.known_from(before)
         self._hands.together([self._log.forgotten(version), self._log.known_from(known_from)])
 
-    def _do(self, steps: list[Step]) -> None:
+    def _do(self, steps: list[TableStep]) -> None:
         """Do what was not done yet; steps on new tables are done together."""
 
-        def find(connection: Connection) -> tuple[list[Step], set[str]]:
+        def find(connection: Connection) -> tuple[list[TableStep], set[str]]:
             catalog = Catalog(connection)
             left = [step for step in steps if not catalog.is_done(step)]
             return left, {step.name for step in left if catalog.is_invalid(step)}

@@ -59,7 +59,7 @@ UNDO = {
 
 
 @dataclass(frozen=True)
-class Step:
+class TableStep:
     """One statement: on `table`, about its index, column or itself, which has this `name`."""
 
     verb: Verb
@@ -83,10 +83,10 @@ class Step:
         return self.verb.split()[1]
 
 
-def steps_of(migration: Migration, dialect: Dialect) -> list[Step]:
+def steps_of(migration: Migration, dialect: Dialect) -> list[TableStep]:
     """The steps of a migration file for this database, in their order."""
     context = MigrationContext.configure(dialect=dialect, opts={"as_sql": True})
-    found: list[Step] = []
+    found: list[TableStep] = []
 
     def record(operation: MigrateOperation) -> Table | None:
         table = None
@@ -105,7 +105,7 @@ def steps_of(migration: Migration, dialect: Dialect) -> list[Step]:
     return [_placed(step, new) for step in found]
 
 
-def beside(step: Step, dialect: Dialect) -> Statement:
+def beside(step: TableStep, dialect: Dialect) -> Statement:
     """The statement of a step on a table that is in use, so that others wait as little as can be.
 
     MySQL and MariaDB refuse it if they would have to copy the table, or keep others from writing.
@@ -121,30 +121,34 @@ def beside(step: Step, dialect: Dialect) -> Statement:
     return step.statement
 
 
-def undo(steps: list[Step]) -> list[Step]:
+def undo(steps: list[TableStep]) -> list[TableStep]:
     """The steps that take these back. What the new tables and columns have is lost."""
     return [each for step in reversed(steps) for each in _undo(step)]
 
 
-def _placed(step: Step, new: set[str]) -> Step:
+def _placed(step: TableStep, new: set[str]) -> TableStep:
     is_apart = step.verb in (Verb.CREATE_VIEW, Verb.CREATE_SEQUENCE)
     is_new = is_apart or step.table in new
     # Names of SQLAlchemy are a kind of text that others do not know.
     return replace(step, table=str(step.table), name=str(step.name), is_new=is_new)
 
 
-def _create(table: Table) -> Iterator[Step]:
-    yield Step(Verb.CREATE_TABLE, table.name, table.name, CreateTable(table))
+def _create(table: Table) -> Iterator[TableStep]:
+    yield TableStep(Verb.CREATE_TABLE, table.name, table.name, CreateTable(table))
     for index in sorted(table.indexes, key=lambda index: str(index.name)):
         yield _create_index(index)
 
 
-def _create_index(index: Index) -> Step:
+def _create_index(index: Index) -> TableStep:
     assert index.table is not None
-    return Step(Verb.CREATE_INDEX, index.table.name, str(index.name), CreateIndex(index), index)
+    return TableStep(
+        Verb.CREATE_INDEX, index.table.name, str(index.name), CreateIndex(index), index
+    )
 
 
-def _steps(operation: MigrateOperation, context: MigrationContext, version: str) -> Iterator[Step]:
+def _steps(
+    operation: MigrateOperation, context: MigrationContext, version: str
+) -> Iterator[TableStep]:
     match operation:
         case ops.CreateIndexOp():
             yield _create_index(operation.to_index(context))
@@ -156,28 +160,28 @@ def _steps(operation: MigrateOperation, context: MigrationContext, version: str)
                     "it nullable, or give it a server default"
                 )
             added = AddColumn(operation.table_name, column)
-            yield Step(Verb.ADD_COLUMN, operation.table_name, column.name, added, column)
+            yield TableStep(Verb.ADD_COLUMN, operation.table_name, column.name, added, column)
         case ops.BulkInsertOp():
             rows = insert(operation.table).values(operation.rows)
-            yield Step(Verb.INSERT, operation.table.name, operation.table.name, rows)
+            yield TableStep(Verb.INSERT, operation.table.name, operation.table.name, rows)
         case ops.DropTableOp():
             dropped = DropTable(operation.to_table(context))
-            yield Step(Verb.DROP_TABLE, operation.table_name, operation.table_name, dropped)
+            yield TableStep(Verb.DROP_TABLE, operation.table_name, operation.table_name, dropped)
         case ops.DropIndexOp():
             index = operation.to_index(context)
-            yield Step(
+            yield TableStep(
                 Verb.DROP_INDEX, str(operation.table_name), str(index.name), DropIndex(index), index
             )
         case ops.DropColumnOp():
             gone = operation.to_column(context)
             lost = DropColumn(operation.table_name, gone)
-            yield Step(Verb.DROP_COLUMN, operation.table_name, gone.name, lost)
+            yield TableStep(Verb.DROP_COLUMN, operation.table_name, gone.name, lost)
         case ops.ExecuteSQLOp(sqltext=CreateIndex(element=Index() as made)):
             yield _create_index(made)
         case ops.ExecuteSQLOp(sqltext=str() as sql) if (found := TEXT.match(sql)) is not None:
             verb, name = found.groups()
             known = Verb.INSERT if verb == "insert into" else Verb(verb)
-            yield Step(known, name, name, text(sql))
+            yield TableStep(known, name, name, text(sql))
         case ops.ExecuteSQLOp(sqltext=sql):
             raise NotPossible(
                 f"migration {version}: nobody can tell from the catalog whether {str(sql)[:60]!r} "
@@ -191,20 +195,22 @@ def _steps(operation: MigrateOperation, context: MigrationContext, version: str)
             )
 
 
-def _undo(step: Step) -> Iterator[Step]:
+def _undo(step: TableStep) -> Iterator[TableStep]:
     match step.verb:
         case Verb.CREATE_TABLE:
             gone = DropTable(Table(step.table, MetaData()))
-            yield Step(Verb.DROP_TABLE, step.table, step.table, gone)
+            yield TableStep(Verb.DROP_TABLE, step.table, step.table, gone)
         case Verb.CREATE_INDEX if not step.is_new:
             assert isinstance(step.item, Index)
-            yield Step(Verb.DROP_INDEX, step.table, step.name, DropIndex(step.item), step.item)
+            yield TableStep(Verb.DROP_INDEX, step.table, step.name, DropIndex(step.item), step.item)
         case Verb.ADD_COLUMN:
             assert isinstance(step.item, Column)
-            yield Step(Verb.DROP_COLUMN, step.table, step.name, DropColumn(step.table, step.item))
+            yield TableStep(
+                Verb.DROP_COLUMN, step.table, step.name, DropColumn(step.table, step.item)
+            )
         case Verb.CREATE_VIEW | Verb.CREATE_SEQUENCE:
             verb = UNDO[step.verb]
-            yield Step(verb, step.table, step.name, text(f"{verb} {step.name}"))
+            yield TableStep(verb, step.table, step.name, text(f"{verb} {step.name}"))
         case Verb.CREATE_INDEX | Verb.INSERT:
             # They go with their table.
             return

@@ -20,7 +20,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Loss:
+class WayBack:
     """What a database would lose on the way back to an older version."""
 
     database: str
@@ -48,11 +48,11 @@ def plans(fleet: Fleet) -> list[Plan]:
     return found
 
 
-def losses(fleet: Fleet, name: str) -> list[Loss]:
+def losses(fleet: Fleet, name: str) -> list[WayBack]:
     """What each database would lose on the way back to a version, or to a release."""
     to = migrate.version_of(name)
     return [
-        Loss(
+        WayBack(
             shard.database.name, migrate.current(shard.database), migrate.losses(shard.database, to)
         )
         for shard in fleet.shards
