@@ -24,7 +24,7 @@ from windlass.database.dialect.base import (
     visited_rows,
     wanted,
 )
-from windlass.value.gone import traces_of
+from windlass.database.gone import traces_of
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.task import NewTask
