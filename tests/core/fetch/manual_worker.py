@@ -84,8 +84,8 @@ class Hand:
 
     def group(self, tasks: Iterable[Claimed], outcome: Outcome) -> Group:
         """What finishing `tasks` would write."""
-        group = Group(worker=self.id)
         now = self.app.clock.now()
+        group = Group(worker=self.id, now=now)
         for taken in tasks:
             terms = self.app.registry.get(taken.kind).terms
             change = settle(taken, outcome, terms, now=now, turns=False)

@@ -231,8 +231,8 @@ def test_a_dead_worker_changes_nothing_any_more(app, work, seen):
         remark=None,
     )
 
-    written = write(app, Group(worker=doomed.number, changes=[done]))
-    removed = write(app, Group(worker=doomed.number, removals={held.id: held.batch}))
+    written = write(app, Group(worker=doomed.number, now=1, changes=[done]))
+    removed = write(app, Group(worker=doomed.number, now=1, removals={held.id: held.batch}))
 
     assert (written, removed) == (None, None)
     assert tasks(app) == before
@@ -248,7 +248,7 @@ def test_a_stale_batch_changes_nothing_though_its_worker_lives(app, work):
     ref.cancel("changed my mind")
     before = tasks(app)
 
-    accepted = write(app, Group(worker=living.number, removals={held.id: held.batch}))
+    accepted = write(app, Group(worker=living.number, now=1, removals={held.id: held.batch}))
 
     assert accepted == set()
     assert tasks(app) == before

@@ -14,7 +14,7 @@ from windlass import App, DatabaseUnavailable, Status, Task
 from windlass.app import FACES
 from windlass.core.maintenance import Maintenance
 from windlass.core.task.store.task import COPY_FROM
-from windlass.value.gone import KEEP_TRACES
+from windlass.database.gone import KEEP_TRACES
 from windlass.value.task import NewTask
 
 MARK = "a text by which the relay knows the call"

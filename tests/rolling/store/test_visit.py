@@ -68,8 +68,8 @@ def test_items_visited_together_become_what_each_would_alone(
 
     visits = settle_visits(together, terms, now=now, is_hurried=is_hurried)
     changes = [settle(row, SUCCESS, terms, now=now, turns=True) for row in apart]
-    at_once = hand.write(Group(worker=hand.id, is_read=is_read, visits=[visits]))
-    each = hand.write(Group(worker=hand.id, is_read=is_read, changes=changes))
+    at_once = hand.write(Group(worker=hand.id, now=1, is_read=is_read, visits=[visits]))
+    each = hand.write(Group(worker=hand.id, now=1, is_read=is_read, changes=changes))
 
     assert len(at_once) == len(each) == (4 if is_disturbed else 5)
     assert rows_of(app, "together") == rows_of(app, "apart")

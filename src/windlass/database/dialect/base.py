@@ -31,9 +31,9 @@ from sqlalchemy.exc import DBAPIError
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
 from windlass.database.dialect.statement import columns_of
+from windlass.database.gone import Gone
 from windlass.database.schema import offer, task
 from windlass.value.bucket import BUCKETS
-from windlass.value.gone import Gone
 from windlass.value.outcome import Change, Visits
 from windlass.value.status import Status
 from windlass.value.task import Claimed, NewTask

@@ -28,7 +28,7 @@ from windlass.database.dialect.base import (
     wanted,
 )
 from windlass.database.dialect.mysql_server import EXPLAIN, HOLD_T, Server, identify
-from windlass.value.gone import traces_of
+from windlass.database.gone import traces_of
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.task import NewTask

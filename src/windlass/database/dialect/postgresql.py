@@ -40,7 +40,7 @@ from windlass.database.dialect.psycopg import (
     limit_statements,
     told,
 )
-from windlass.value.gone import traces_of
+from windlass.database.gone import traces_of
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.task import Claimed, NewTask

@@ -86,7 +86,7 @@ def finish_visits(hand: Hand) -> object:
     terms = hand.app.registry.get("visited").terms
     visits = settle_visits(visited, terms, now=hand.app.clock.now(), is_hurried=False)
     assert visits.rows
-    return hand.write(Group(worker=hand.id, visits=[visits]))
+    return hand.write(Group(worker=hand.id, now=1, visits=[visits]))
 
 
 @act

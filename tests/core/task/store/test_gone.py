@@ -2,11 +2,12 @@
 
 import pytest
 
+from tests.database.plan import scans, statements
 from tests.table import count, tasks
 from windlass.core.task.fate import Fate
 from windlass.core.task.store import gone, task
+from windlass.database.gone import KEEP_TRACES, traces_of
 from windlass.database.schema import gone as table
-from windlass.value.gone import KEEP_TRACES, traces_of
 from windlass.value.shard import first_number
 from windlass.value.task import NewTask
 
@@ -117,3 +118,19 @@ def test_tasks_leave_one_trace_for_a_group(app, database):
         assert count(app, table) == 0
         return
     assert 1 <= count(app, table) <= 10
+
+
+def test_looking_for_a_trace_reads_no_whole_table(app, database, database_engine):
+    traces = [trace for first in range(0, 200_000, 10) for trace in traces_of([first], now=1)]
+    database.write(lambda connection: database.dialect.remember(connection, traces))
+    analyze = "analyze table" if database_engine == "mariadb" else "analyze"
+    with database.engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(
+            f"{analyze} windlass_gone"
+        )
+
+    with statements(app, "gone") as caught:
+        assert is_gone(database, 199_980)
+
+    assert caught
+    assert [each for it in caught for each in scans(database_engine, app, it, {table.name})] == []

@@ -16,8 +16,8 @@ from collections.abc import Collection
 from sqlalchemy import Connection, and_, delete, select, text, update
 
 from windlass.database.dialect.base import Dialect, Executor
+from windlass.database.gone import KEEP_TRACES, Gone, is_any_forgotten, is_any_in, traces_of
 from windlass.database.schema import gone
-from windlass.value.gone import KEEP_TRACES, Gone, is_any_forgotten, is_any_in, traces_of
 from windlass.value.shard import numbers_of, place_of
 
 FIND = text("""
@@ -50,29 +50,29 @@ def is_any_gone(executor: Executor, ids: Collection[int]) -> bool:
 def prune(connection: Connection, *, now: int, limit: int) -> int:
     """Delete up to `limit` old traces; how many.
 
-    The one with the highest id of each shard stays: all ids up to it may be forgotten.
+    The one with the highest id of each shard stays: all ids up to it may be forgotten. Others may
+    do the same at the same time.
     """
-    rows = connection.execute(
-        select(gone.c.id, gone.c.last_id)
-        .where(gone.c.gone_at <= now - KEEP_TRACES, gone.c.ids.is_not(None))
-        .order_by(gone.c.id)
-        .limit(limit)
-        .with_for_update(skip_locked=True)
-    ).all()
+    # Without a condition on the time, which would read all traces to find that none is old.
+    first = select(gone.c.id, gone.c.last_id, gone.c.gone_at).where(gone.c.ids.is_not(None))
+    rows = [
+        (number, last_id)
+        for number, last_id, gone_at in connection.execute(first.order_by(gone.c.id).limit(limit))
+        if gone_at <= now - KEEP_TRACES
+    ]
     if not rows:
         return 0
     last: dict[int, tuple[int, int]] = {}
     for number, last_id in rows:
         place = place_of(last_id)
         last[place] = max(last.get(place, (last_id, number)), (last_id, number))
-    for place, (last_id, number) in last.items():
-        first = numbers_of(place).start
-        stays = update(gone).where(gone.c.id == number).values(first_id=first, ids=None)
-        connection.execute(stays)
-        lower = and_(gone.c.first_id == first, gone.c.last_id < last_id, gone.c.ids.is_(None))
-        connection.execute(delete(gone).where(lower))
     stay = {number for _, number in last.values()}
     old = [number for number, _ in rows if number not in stay]
-    if old:
-        connection.execute(delete(gone).where(gone.c.id.in_(old)))
+    connection.execute(delete(gone).where(gone.c.id.in_(old)))
+    for place, (last_id, number) in last.items():
+        lowest = numbers_of(place).start
+        stays = update(gone).where(gone.c.id == number).values(first_id=lowest, ids=None)
+        connection.execute(stays)
+        lower = and_(gone.c.first_id == lowest, gone.c.last_id < last_id, gone.c.ids.is_(None))
+        connection.execute(delete(gone).where(lower))
     return len(rows)

@@ -2,7 +2,7 @@
 
 import random
 
-from windlass.value.gone import Gone, is_any_forgotten, is_any_in, traces_of
+from windlass.database.gone import Gone, is_any_forgotten, is_any_in, traces_of
 from windlass.value.shard import first_number
 
 
