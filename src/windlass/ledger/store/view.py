@@ -293,8 +293,9 @@ def _balanced(entries: Query, sku: str, after: EntryPlace | None) -> Query:
     )
     if after is not None and after.balance is not None:
         there = literal(after.balance)
-    newer = func.sum(newest.c.quantity).over(order_by=newest.c.id.desc(), rows=(None, -1))
-    balance = (there - func.coalesce(newer, 0)).label("balance")
+    # Not a frame that ends before the row: MySQL 9.7 counts the row if it is the only one.
+    down_to = func.sum(newest.c.quantity).over(order_by=newest.c.id.desc(), rows=(None, 0))
+    balance = (there - down_to + newest.c.quantity).label("balance")
     return select(newest, balance).order_by(newest.c.id.desc())
 
 
