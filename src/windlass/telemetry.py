@@ -99,6 +99,7 @@ WORDS: dict[str, tuple[int, str]] = {
     "prune.done": (logging.DEBUG, "old rows were pruned"),
     "database.failed": (logging.WARNING, "database call failed and is retried"),
     "database.back": (logging.INFO, "database answers again"),
+    "clock.stepped": (logging.ERROR, "the clock of the database stepped; nothing is lost by that"),
     "database.endangered": (logging.WARNING, "database file can be damaged"),
     "members.away": (logging.WARNING, "etcd or ZooKeeper is away; no worker is marked dead"),
     "members.back": (logging.INFO, "etcd or ZooKeeper answers again"),

@@ -20,13 +20,14 @@ from windlass.errors import BadSchedule
 MINUTE = 60_000_000
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """The payload of a standing row."""
+class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The payload of a standing row: its schedule, its turn, and the turn that it ran last."""
 
     cron: str
     tz: str
     catchup: bool
     turn: int
+    last: int = 0
 
 
 _encode = msgspec.json.Encoder().encode
@@ -91,9 +92,21 @@ class Schedule:
             last, following = following, self.next_after(following)
         return last, following
 
-    def as_payload(self, *, turn: int) -> str:
-        """The payload of this schedule's standing row."""
-        return _encode(Standing(self.expression, self.zone, self.catchup, turn)).decode()
+    def as_payload(self, *, turn: int, last: int = 0) -> str:
+        """The payload of this schedule's standing row; `last` is the turn that it ran last."""
+        return _encode(Standing(self.expression, self.zone, self.catchup, turn, last)).decode()
+
+    def sooner(self, payload: str, *, due_at: int, now: int) -> tuple[int, str] | None:
+        """The turn that comes before `due_at`, for which a row waits, and the payload for it.
+
+        There is one if the clock stepped back after `due_at` was chosen. A turn that was run is
+        not run again. None for a row that does not wait for its turn, but for a retry.
+        """
+        found = _decode(payload)
+        turn = self.next_after(max(found.last, now))
+        if found.turn != due_at or turn >= due_at:
+            return None
+        return turn, self.as_payload(turn=turn, last=found.last)
 
     def is_in(self, payload: str) -> bool:
         """Whether a standing row with this payload follows this schedule."""

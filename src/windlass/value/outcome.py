@@ -272,7 +272,7 @@ def _next_turn(task: Claimed, outcome: End, schedule: Schedule, *, now: int) -> 
     due_at = schedule.next_turn(last=turn, now=now)
     return replace(
         _again(task, outcome, due_at, now=now, remark=_remark_of(outcome)),
-        payload=schedule.as_payload(turn=due_at),
+        payload=schedule.as_payload(turn=due_at, last=turn),
         result=_result_of(outcome),
     )
 

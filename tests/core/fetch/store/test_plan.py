@@ -11,13 +11,13 @@ from typing import Any
 from sqlalchemy import text
 
 from tests.core.fetch.manual_worker import Hand
+from tests.core.ring.silent import mark_dead
 from tests.database.plan import Statement, explain, statements
 from windlass import App
 from windlass.app import FACES
 from windlass.clock import SECOND
 from windlass.core.fetch.claim import Rows
 from windlass.core.finish.store import Group
-from windlass.core.ring.heartbeat import mark_dead
 from windlass.core.task.store import task
 from windlass.value.outcome import Retried, Succeeded, settle_visits
 
