@@ -23,7 +23,8 @@ from windlass import telemetry
 from windlass.fork import watch_forks
 
 SECOND = 1_000_000
-MEASURE_AGAIN_AFTER = 60.0
+# Rows that are enqueued between a step back and the next answer are due when the old time says so.
+MEASURE_AGAIN_AFTER = 5.0
 # Less is a slow answer, or a clock that is being corrected slowly.
 SMALLEST_STEP = SECOND // 2
 MOST_PENDING = 100
@@ -77,7 +78,9 @@ class Clock:
         The last one is the present if possible, so that no row is due later than asked.
         """
         with self._lock:
-            first = max(self._last + 1, self._read() - count + 1)
+            # First: it may notice a step back, and then the last time no longer counts.
+            time_now = self._read()
+            first = max(self._last + 1, time_now - count + 1)
             self._last = first + count - 1
         self._announce()
         return first

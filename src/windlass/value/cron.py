@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 from cronsim import CronSim, CronSimError
+from msgspec.structs import replace
 
 from windlass.clock import from_datetime, to_datetime
 from windlass.errors import BadSchedule
@@ -21,13 +22,21 @@ MINUTE = 60_000_000
 
 
 class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The payload of a standing row: its schedule, its turn, and the turn that it ran last."""
+    """The payload of a standing row: its schedule and its turn, and which turns were run.
+
+    `last` was run last. Turns between `before` and `after` were skipped, because the clock went on
+    too far: if it steps back, they come. The turns of `ahead` were run before such a step back, and
+    do not come again.
+    """
 
     cron: str
     tz: str
     catchup: bool
     turn: int
     last: int = 0
+    before: int = 0
+    after: int = 0
+    ahead: tuple[int, int] = (0, 0)
 
 
 _encode = msgspec.json.Encoder().encode
@@ -92,21 +101,9 @@ class Schedule:
             last, following = following, self.next_after(following)
         return last, following
 
-    def as_payload(self, *, turn: int, last: int = 0) -> str:
-        """The payload of this schedule's standing row; `last` is the turn that it ran last."""
-        return _encode(Standing(self.expression, self.zone, self.catchup, turn, last)).decode()
-
-    def sooner(self, payload: str, *, due_at: int, now: int) -> tuple[int, str] | None:
-        """The turn that comes before `due_at`, for which a row waits, and the payload for it.
-
-        There is one if the clock stepped back after `due_at` was chosen. A turn that was run is
-        not run again. None for a row that does not wait for its turn, but for a retry.
-        """
-        found = _decode(payload)
-        turn = self.next_after(max(found.last, now))
-        if found.turn != due_at or turn >= due_at:
-            return None
-        return turn, self.as_payload(turn=turn, last=found.last)
+    def as_payload(self, *, turn: int) -> str:
+        """The payload of this schedule's new standing row."""
+        return _encode(Standing(self.expression, self.zone, self.catchup, turn)).decode()
 
     def is_in(self, payload: str) -> bool:
         """Whether a standing row with this payload follows this schedule."""
@@ -119,6 +116,40 @@ class Schedule:
     def next_turn(self, *, last: int, now: int) -> int:
         """The turn after `last`; without `catchup`, missed turns are skipped."""
         return self.next_after(last if self.catchup else max(last, now))
+
+    def following(self, payload: str, *, ran: int, now: int) -> tuple[int, str]:
+        """The turn after `ran`, which has ended now, and the payload of the row that waits for it."""
+        found = self._standing(payload)
+        turn = self.next_turn(last=ran, now=now)
+        first, last = found.ahead
+        if first <= turn <= last:
+            turn = self.next_after(last)
+        found = replace(found, turn=turn, last=ran)
+        if turn > self.next_after(ran):
+            found = replace(found, before=ran, after=turn)
+        return turn, _encode(found).decode()
+
+    def sooner(self, payload: str, *, due_at: int, now: int) -> tuple[int, str] | None:
+        """A turn before `due_at`, for which a row waits, and the payload to wait for it.
+
+        There is one if the clock stepped back after `due_at` was chosen. A turn that was run does
+        not come again. None for a row that does not wait for its turn, but for a retry.
+        """
+        found = self._standing(payload)
+        skipped = self.next_after(max(found.before, now))
+        if skipped < found.after:
+            ahead = (found.after, found.last) if found.last >= found.after else (0, 0)
+            found = replace(found, last=found.before, before=0, after=0, ahead=ahead)
+        turn = self.next_after(max(found.last, now))
+        if self._standing(payload).turn != due_at or turn >= due_at:
+            return None
+        return turn, _encode(replace(found, turn=turn)).decode()
+
+    def _standing(self, payload: str) -> Standing:
+        """What a row says, if it follows this schedule; or else what a new one says."""
+        if self.is_in(payload):
+            return _decode(payload)
+        return Standing(self.expression, self.zone, self.catchup, 0)
 
     @property
     def _is_fixed(self) -> bool:
