@@ -240,6 +240,19 @@ def test_an_hour_that_was_run_is_not_run_again():
     assert cron.ran[-3:] == ["12:00", "12:15", "12:30"]
 
 
+def test_a_cron_that_runs_while_the_clock_steps_back_finds_its_next_real_turn():
+    schedule = Schedule("*/15 * * * *")
+    cron = Standing(schedule, "2026-01-01T10:00")
+    cron.work("2026-01-01T11:00:10", "2026-01-01T11:00:20")
+
+    # The turn of 11:15 begins, and ends after the step.
+    turn, _payload = schedule.following(
+        cron.payload, ran=moment("2026-01-01T11:15"), now=moment("2026-01-01T10:15:01")
+    )
+
+    assert turn == moment("2026-01-01T10:30")
+
+
 def test_without_a_step_back_no_turn_comes_sooner():
     cron = Standing(Schedule("*/15 * * * *"), "2026-01-01T10:00")
 

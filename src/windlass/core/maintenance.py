@@ -65,11 +65,16 @@ class Maintenance(Loop):
         self._faces = faces
         self._numbers = numbers
         self._went_back = went_back
+        # Whether the clock stepped back and `went_back` has not returned since.
+        self._is_back = False
         self._ticks = 0
 
     def tick(self) -> float:
         if step.record(self._database, self._clock, self._numbers):
+            self._is_back = True
+        if self._is_back:
             self._went_back()
+            self._is_back = False
         now = step.prune_time(self._database, self._clock)
         if now is None:
             return SHORT_PAUSE_SECONDS

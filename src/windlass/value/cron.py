@@ -118,7 +118,7 @@ class Schedule:
         return self.next_after(last if self.catchup else max(last, now))
 
     def following(self, payload: str, *, ran: int, now: int) -> tuple[int, str]:
-        """The turn after `ran`, which has ended now, and the payload of the row that waits for it."""
+        """The turn after `ran`, which has just ended, and the payload of the row that waits."""
         found = self._standing(payload)
         turn = self.next_turn(last=ran, now=now)
         first, last = found.ahead
@@ -127,7 +127,9 @@ class Schedule:
         found = replace(found, turn=turn, last=ran)
         if turn > self.next_after(ran):
             found = replace(found, before=ran, after=turn)
-        return turn, _encode(found).decode()
+        waiting = turn, _encode(found).decode()
+        # The clock may have stepped back while it ran.
+        return self.sooner(waiting[1], due_at=turn, now=now) or waiting
 
     def sooner(self, payload: str, *, due_at: int, now: int) -> tuple[int, str] | None:
         """A turn before `due_at`, for which a row waits, and the payload to wait for it.
