@@ -121,13 +121,10 @@ class Schedule:
         """The turn after `ran`, which has just ended, and the payload of the row that waits."""
         found = self._standing(payload)
         turn = self.next_turn(last=ran, now=now)
-        first, last = found.ahead
-        if first <= turn <= last:
-            turn = self.next_after(last)
-        found = replace(found, turn=turn, last=ran)
         if turn > self.next_after(ran):
             found = replace(found, before=ran, after=turn)
-        waiting = turn, _encode(found).decode()
+        turn = self._unless_run(turn, found)
+        waiting = turn, _encode(replace(found, turn=turn, last=ran)).decode()
         # The clock may have stepped back while it ran.
         return self.sooner(waiting[1], due_at=turn, now=now) or waiting
 
@@ -142,10 +139,14 @@ class Schedule:
         if skipped < found.after:
             ahead = (found.after, found.last) if found.last >= found.after else (0, 0)
             found = replace(found, last=found.before, before=0, after=0, ahead=ahead)
-        turn = self.next_after(max(found.last, now))
+        turn = self._unless_run(self.next_after(max(found.last, now)), found)
         if self._standing(payload).turn != due_at or turn >= due_at:
             return None
         return turn, _encode(replace(found, turn=turn)).decode()
+
+    def _unless_run(self, turn: int, found: Standing) -> int:
+        first, last = found.ahead
+        return self.next_after(last) if first <= turn <= last else turn
 
     def _standing(self, payload: str) -> Standing:
         """What a row says, if it follows this schedule; or else what a new one says."""
