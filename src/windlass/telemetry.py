@@ -109,6 +109,7 @@ WORDS: dict[str, tuple[int, str]] = {
     "schema.behind": (logging.WARNING, "tables are older than this Windlass; run windlass migrate"),
     "schema.changed": (logging.INFO, "tables have another version now"),
     "schema.refused": (logging.ERROR, "tables are newer than this Windlass knows; upgrade it"),
+    "clock.stepped": (logging.ERROR, "the clock of the database stepped; nothing is lost by that"),
     "database.endangered": (logging.WARNING, "database file can be damaged"),
     "members.away": (logging.WARNING, "etcd or ZooKeeper is away; no worker is marked dead"),
     "members.back": (logging.INFO, "etcd or ZooKeeper answers again"),

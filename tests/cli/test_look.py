@@ -7,11 +7,11 @@ import sqlite3
 import pytest
 
 from tests.core.fetch.dead import Doomed
+from tests.core.ring.silent import mark_dead
 from tests.table import count
 from windlass import __version__
 from windlass.app import FACES
 from windlass.cli.output import print_json
-from windlass.core.ring.heartbeat import mark_dead
 from windlass.database import migrate
 
 pytestmark = pytest.mark.mostly("sqlite", "postgresql")

@@ -263,7 +263,7 @@ def test_submissions_go_with_their_task(app, clock, spark):
     app.notify(ref, ok=True)
     clock.forward("30d")
 
-    Maintenance(app.database, app.clock, FACES).tick()
+    Maintenance(app.database, app.clock, FACES, numbers=app.fleet.shards[0].numbers).tick()
 
     with app.database.engine.begin() as connection:
         assert connection.scalar(text("select count(*) from windlass_external")) == 0

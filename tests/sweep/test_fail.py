@@ -10,6 +10,7 @@ import pytest
 from sqlalchemy import update
 from sqlalchemy.exc import OperationalError
 
+from tests.core.ring.silent import mark_dead
 from tests.rolling.stock import serving
 from tests.sweep.manual_worker import SweepHand
 from tests.sweep.offer import Articles, declare, failing
@@ -17,7 +18,6 @@ from tests.wait import eventually, let_tick
 from windlass import App, Cancel, Keys, Retry, Snooze, Status, Table, context
 from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.ring.heartbeat import mark_dead
 from windlass.database.schema import worker as worker_table
 from windlass.sweep.engine import sweeper as sweep_engine
 from windlass.sweep.store import failed_item

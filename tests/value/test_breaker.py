@@ -358,3 +358,19 @@ class Workers(RuleBasedStateMachine):
 
 TestWorkers = Workers.TestCase
 TestWorkers.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.parametrize("back", [HOUR, 24 * HOUR])
+@pytest.mark.parametrize("breaker", [opened(), probing()])
+def test_after_a_step_back_nobody_waits_longer_than_the_pause(breaker, back):
+    now = NOW - back
+
+    again = breaker.take_probe(8, now)
+
+    assert again is not None
+    assert again.probe_at == now + MINUTE
+
+
+def test_after_a_small_step_back_the_pause_is_kept():
+    assert opened().take_probe(8, NOW + 30 * SECOND) is None
+    assert opened().take_probe(8, NOW) is None

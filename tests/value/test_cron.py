@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from windlass import BadSchedule
-from windlass.clock import from_datetime, to_datetime
+from windlass.clock import SECOND, from_datetime, to_datetime
 from windlass.value.cron import Schedule
 
 BERLIN = "Europe/Berlin"
@@ -177,3 +177,106 @@ def test_a_bad_schedule_is_refused_with_the_value(expression, zone, said):
         Schedule(expression, zone)
 
     assert said in str(raised.value)
+
+
+class Standing:
+    """The standing row of a cron, moved by hand: the turns that it ran, and when."""
+
+    def __init__(self, schedule: Schedule, now: str) -> None:
+        self.schedule = schedule
+        self.due_at = schedule.next_after(moment(now))
+        self.payload = schedule.as_payload(turn=self.due_at)
+        self.ran: list[str] = []
+
+    def work(self, begin: str, end: str) -> None:
+        """Run every turn that is due, while the clock goes on."""
+        now = moment(begin)
+        while now <= moment(end):
+            if self.due_at <= now:
+                self.ran.append(to_datetime(self.due_at).strftime("%H:%M"))
+                self.due_at, self.payload = self.schedule.following(
+                    self.payload, ran=self.due_at, now=now
+                )
+            now += 10 * SECOND
+
+    def step_back(self, to: str) -> None:
+        found = self.schedule.sooner(self.payload, due_at=self.due_at, now=moment(to))
+        if found is not None:
+            self.due_at, self.payload = found
+
+
+def test_after_a_moment_ahead_a_cron_runs_at_its_next_real_turn():
+    cron = Standing(Schedule("*/15 * * * *"), "2026-01-01T10:00")
+
+    # For a moment the clock is an hour ahead: one turn comes early, three are skipped.
+    cron.work("2026-01-01T11:00:10", "2026-01-01T11:00:20")
+    cron.step_back("2026-01-01T10:00:30")
+    cron.work("2026-01-01T10:00:30", "2026-01-01T11:20")
+
+    assert cron.ran == ["10:15", "10:30", "10:45", "11:00", "11:15"]
+
+
+def test_turns_that_came_while_the_clock_was_ahead_do_not_come_again():
+    cron = Standing(Schedule("*/15 * * * *"), "2026-01-01T10:00")
+
+    cron.work("2026-01-01T11:05", "2026-01-01T11:50")
+    cron.step_back("2026-01-01T10:50")
+    cron.work("2026-01-01T10:50", "2026-01-01T12:20")
+
+    # Those that were skipped come, if their time is yet to come.
+    early = ["10:15", "11:15", "11:30", "11:45"]
+    assert cron.ran == [*early, "11:00", "12:00", "12:15"]
+
+
+def test_an_hour_that_was_run_is_not_run_again():
+    """The clock was ahead for long, and is right now."""
+    cron = Standing(Schedule("*/15 * * * *"), "2026-01-01T10:00")
+
+    cron.work("2026-01-01T10:00", "2026-01-01T12:00")
+    cron.step_back("2026-01-01T11:00")
+    cron.work("2026-01-01T11:00", "2026-01-01T12:30")
+
+    assert cron.ran == sorted(set(cron.ran))
+    assert cron.ran[-3:] == ["12:00", "12:15", "12:30"]
+
+
+def test_a_cron_that_runs_while_the_clock_steps_back_finds_its_next_real_turn():
+    schedule = Schedule("*/15 * * * *")
+    cron = Standing(schedule, "2026-01-01T10:00")
+    cron.work("2026-01-01T11:00:10", "2026-01-01T11:00:20")
+
+    # The turn of 11:15 begins, and ends after the step.
+    turn, _payload = schedule.following(
+        cron.payload, ran=moment("2026-01-01T11:15"), now=moment("2026-01-01T10:15:01")
+    )
+
+    assert turn == moment("2026-01-01T10:30")
+
+
+def test_without_a_step_back_no_turn_comes_sooner():
+    cron = Standing(Schedule("*/15 * * * *"), "2026-01-01T10:00")
+
+    cron.work("2026-01-01T10:00", "2026-01-01T10:20")
+    due_at = cron.due_at
+    cron.step_back("2026-01-01T10:20")
+
+    assert cron.due_at == due_at
+
+
+def test_a_retry_is_not_taken_for_a_turn():
+    schedule = Schedule("*/15 * * * *")
+    turn = moment("2026-01-01T12:00")
+
+    payload, retry_at = schedule.as_payload(turn=turn), turn + 60 * SECOND
+    assert schedule.sooner(payload, due_at=retry_at, now=moment("2026-01-01T10:00")) is None
+
+
+def test_a_row_of_another_schedule_follows_the_new_one():
+    payload = Schedule("0 * * * *").as_payload(turn=moment("2026-01-01T10:00"))
+    now = moment("2026-01-01T10:00:10")
+
+    new = Schedule("*/5 * * * *")
+    turn, following = new.following(payload, ran=moment("2026-01-01T10:00"), now=now)
+
+    assert turn == moment("2026-01-01T10:05")
+    assert new.is_in(following)

@@ -4,7 +4,7 @@ import pytest
 
 from windlass import Cancel, Retry, Snooze
 from windlass.clock import SECOND
-from windlass.value.cron import Schedule
+from windlass.value.cron import Schedule, read_turn
 from windlass.value.outcome import (
     KEEP_RESULT,
     LONGEST_REMARK,
@@ -182,7 +182,10 @@ def test_the_turn_of_a_standing_row_is_the_one_it_was_due_for_at_first():
     change = settled(late, Succeeded(), schedule=schedule, turns=True)
 
     assert change.due_at == turn + HOUR
-    assert change.payload == schedule.as_payload(turn=turn + HOUR)
+    expected = schedule.following(late.payload, ran=turn, now=NOW)
+    assert (change.due_at, change.payload) == expected
+    assert read_turn(change.payload) == turn + HOUR
+    assert schedule.is_in(change.payload)
 
 
 def test_a_row_of_a_cron_that_was_enqueued_by_hand_ends():

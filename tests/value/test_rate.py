@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import BadRate
-from windlass.value.rate import CAUTION, Grant, Pace, parse_rate, reserve
+from windlass.value.rate import CAUTION, HORIZON, SLICE, Grant, Pace, parse_rate, reserve
 
 
 @pytest.mark.parametrize(
@@ -157,3 +157,14 @@ def test_a_worker_that_looks_often_uses_nearly_all_of_the_rate():
         started += count
 
     assert started >= 0.93 * 700 * 10
+
+
+@pytest.mark.parametrize("per_second", [700.0, 1.0, 1 / 60])
+def test_after_a_step_back_nobody_waits_longer_than_an_interval_and_a_moment(per_second):
+    now, hour = 10**15, 3600 * 1_000_000
+    before = reserve(0, per_second=per_second, now=now)
+
+    after = reserve(before.next_at, per_second=per_second, now=now - hour)
+
+    interval = 1_000_000 / (per_second * CAUTION)
+    assert after.next_at <= now - hour + 2 * (HORIZON + max(SLICE, interval))

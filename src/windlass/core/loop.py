@@ -24,6 +24,8 @@ class Loop:
 
     name = "loop"
     longest_pause = LONGEST_PAUSE
+    # The pause before the first tick, unless it is woken.
+    first_pause = 0.0
 
     def __init__(self) -> None:
         self._thread: threading.Thread | None = None
@@ -62,6 +64,8 @@ class Loop:
 
     def _run(self) -> None:
         try:
+            if self.first_pause:
+                self._wake.wait(self.first_pause)
             while not self._stopping:
                 self._wake.clear()
                 pause = self._try_to_tick()

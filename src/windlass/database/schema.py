@@ -417,6 +417,13 @@ shard = _table(
     optional(moving=Json),
 )
 
+# Steps of the database's clock that workers noticed, oldest first.
+clock_step = _table(
+    "clock_step",
+    Column("id", Number, primary_key=True, autoincrement=True),
+    required(noticed_at=BigInteger, microseconds=BigInteger),
+)
+
 # Numbers for rows, batches and workers, taken in blocks. PostgreSQL uses a sequence.
 number = _table(
     "number",

@@ -111,7 +111,7 @@ class Ledger:
         self.database = (
             database if isinstance(database, Database) else Database(database, bounds=made)
         )
-        self.clock = clock or DatabaseClock(self.database.measure)
+        self.clock = clock or DatabaseClock(self.database.measure, name=self.database.name)
         self._executor = RequestExecutor(self.database, self.clock)
         self._group = GroupCommit(self._executor.execute)
         self._preparing = threading.Lock()

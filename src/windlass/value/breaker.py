@@ -123,10 +123,12 @@ class Breaker:
             return None
         assert self.probe_at is not None
         assert self.pause is not None
-        if now < self.probe_at:
+        longest = max(self.pause, SHORTEST_PROBE)
+        # Nobody waits for longer than that, unless the clock stepped back since: then it is due.
+        if now < self.probe_at <= now + longest:
             return None
         # The prober may die, so it has the probe for a limited time.
-        until = now + max(self.pause, SHORTEST_PROBE)
+        until = now + longest
         return replace(self, state=BreakerState.PROBING, probe_at=until, probe_worker=worker)
 
     def give_back_probe(self, worker: int, now: int) -> Breaker:

@@ -13,6 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 from cronsim import CronSim, CronSimError
+from msgspec.structs import replace
 
 from windlass.clock import from_datetime, to_datetime
 from windlass.errors import BadSchedule
@@ -20,13 +21,22 @@ from windlass.errors import BadSchedule
 MINUTE = 60_000_000
 
 
-class Standing(msgspec.Struct, frozen=True):
-    """The payload of a standing row."""
+class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The payload of a standing row: its schedule and its turn, and which turns were run.
+
+    `last` was run last. Turns between `before` and `after` were skipped, because the clock went on
+    too far: if it steps back, they come. The turns of `ahead` were run before such a step back, and
+    do not come again.
+    """
 
     cron: str
     tz: str
     catchup: bool
     turn: int
+    last: int = 0
+    before: int = 0
+    after: int = 0
+    ahead: tuple[int, int] = (0, 0)
 
 
 _encode = msgspec.json.Encoder().encode
@@ -92,7 +102,7 @@ class Schedule:
         return last, following
 
     def as_payload(self, *, turn: int) -> str:
-        """The payload of this schedule's standing row."""
+        """The payload of this schedule's new standing row."""
         return _encode(Standing(self.expression, self.zone, self.catchup, turn)).decode()
 
     def is_in(self, payload: str) -> bool:
@@ -106,6 +116,43 @@ class Schedule:
     def next_turn(self, *, last: int, now: int) -> int:
         """The turn after `last`; without `catchup`, missed turns are skipped."""
         return self.next_after(last if self.catchup else max(last, now))
+
+    def following(self, payload: str, *, ran: int, now: int) -> tuple[int, str]:
+        """The turn after `ran`, which has just ended, and the payload of the row that waits."""
+        found = self._standing(payload)
+        turn = self.next_turn(last=ran, now=now)
+        if turn > self.next_after(ran):
+            found = replace(found, before=ran, after=turn)
+        turn = self._unless_run(turn, found)
+        waiting = turn, _encode(replace(found, turn=turn, last=ran)).decode()
+        # The clock may have stepped back while it ran.
+        return self.sooner(waiting[1], due_at=turn, now=now) or waiting
+
+    def sooner(self, payload: str, *, due_at: int, now: int) -> tuple[int, str] | None:
+        """A turn before `due_at`, for which a row waits, and the payload to wait for it.
+
+        There is one if the clock stepped back after `due_at` was chosen. A turn that was run does
+        not come again. None for a row that does not wait for its turn, but for a retry.
+        """
+        found = self._standing(payload)
+        skipped = self.next_after(max(found.before, now))
+        if skipped < found.after:
+            ahead = (found.after, found.last) if found.last >= found.after else (0, 0)
+            found = replace(found, last=found.before, before=0, after=0, ahead=ahead)
+        turn = self._unless_run(self.next_after(max(found.last, now)), found)
+        if self._standing(payload).turn != due_at or turn >= due_at:
+            return None
+        return turn, _encode(replace(found, turn=turn)).decode()
+
+    def _unless_run(self, turn: int, found: Standing) -> int:
+        first, last = found.ahead
+        return self.next_after(last) if first <= turn <= last else turn
+
+    def _standing(self, payload: str) -> Standing:
+        """What a row says, if it follows this schedule; or else what a new one says."""
+        if self.is_in(payload):
+            return _decode(payload)
+        return Standing(self.expression, self.zone, self.catchup, 0)
 
     @property
     def _is_fixed(self) -> bool:

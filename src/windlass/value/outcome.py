@@ -269,10 +269,10 @@ def _unfinished(
 def _next_turn(task: Claimed, outcome: End, schedule: Schedule, *, now: int) -> Change:
     # A retry or a rescue moves `due_at`, so the payload keeps the turn.
     turn = read_turn(task.payload) or task.due_at
-    due_at = schedule.next_turn(last=turn, now=now)
+    due_at, payload = schedule.following(task.payload, ran=turn, now=now)
     return replace(
         _again(task, outcome, due_at, now=now, remark=_remark_of(outcome)),
-        payload=schedule.as_payload(turn=due_at),
+        payload=payload,
         result=_result_of(outcome),
     )
 

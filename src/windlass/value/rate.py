@@ -66,7 +66,9 @@ def reserve(next_at: int, *, per_second: float, now: int) -> Reserved:
     Moments in the far future stay free for the workers that are alive then.
     """
     interval = 1_000_000 / (per_second * CAUTION)
-    begin = max(next_at, now)
+    # No reservation ends later than this, unless the clock stepped back since.
+    latest = now + HORIZON + max(SLICE, int(interval))
+    begin = max(min(next_at, latest), now)
     if begin > now + HORIZON:
         return Reserved(None, begin)
     grant = Grant(begin, max(1, int(SLICE / interval)), interval)

@@ -94,6 +94,7 @@ class Worker:
         self._among = among
         self._stop_asked = 0
         self._death: WindlassError | None = None
+        self._maintenance: Maintenance | None = None
         self.left_cleanly = False
         self._wake: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -210,6 +211,7 @@ class Worker:
             flush=self.finish.flush_all,
             see=self.ring.see if takes_all else lambda _me, _workers: None,
             idle=self._idle,
+            on_step=self._on_step,
             members=members,
             guard_after=self._guard_after(),
         )
@@ -218,6 +220,11 @@ class Worker:
         if not self._settings.guard:
             return None
         return GUARD_SECONDS if self._settings.until_idle else 0.0
+
+    def _on_step(self) -> None:
+        """The database's clock has stepped: record it now."""
+        if self._maintenance is not None:
+            self._maintenance.wake()
 
     def _idle(self) -> int:
         """How many more rows it could start soon; 0 if it has enough to do."""
@@ -293,10 +300,7 @@ class Worker:
         database = self._shard.database
         if self._only is None:
             shard = self._shard
-            where = cron.everywhere if self._among is None else self._among.where
-            cron.discover(
-                shard.database, self._registry.kinds, shard.clock, shard.numbers, where=where
-            )
+            self._discover_crons()
             for face in shard.faces.in_use(shard.database, self._registry.kinds.values()).all:
                 if face.discover is not None:
                     face.discover(self._site)
@@ -308,6 +312,11 @@ class Worker:
                 telemetry.emit("schema.behind", database=database.name, version=version)
             for hazard in database.dialect.hazards(database.url):
                 telemetry.emit("database.endangered", database=database.name, hazard=hazard)
+
+    def _discover_crons(self) -> None:
+        shard = self._shard
+        where = cron.everywhere if self._among is None else self._among.where
+        cron.discover(shard.database, self._registry.kinds, shard.clock, shard.numbers, where=where)
 
     def _loops(self) -> list[Loop]:
         shard = self._shard
@@ -321,7 +330,14 @@ class Worker:
         if self._only is None:
             loops += [self.switchboard, *self.face_loops]
         if not self._settings.until_idle:
-            loops.append(Maintenance(shard.database, shard.clock, shard.faces))
+            self._maintenance = Maintenance(
+                shard.database,
+                shard.clock,
+                shard.faces,
+                numbers=shard.numbers,
+                went_back=self._discover_crons,
+            )
+            loops.append(self._maintenance)
             listener = listener_of(shard.database, self._look_now, me=lambda: self.id)
             if listener is not None:
                 loops.append(listener)

@@ -1,11 +1,11 @@
 """Workers that die, made by hand: they join, claim, and are never heard of again."""
 
+from tests.core.ring.silent import mark_dead
 from windlass import App
 from windlass.app import FACES
 from windlass.clock import SECOND
 from windlass.core.fetch.claim import Rows
 from windlass.core.ring import store as ring_store
-from windlass.core.ring.heartbeat import mark_dead
 from windlass.database.database import Numbers
 from windlass.database.dialect.base import Most, Stamp
 from windlass.value.task import Claimed

@@ -5,6 +5,7 @@ from typing import Any
 
 from sqlalchemy import Connection, select
 
+from tests.core.ring.silent import mark_dead
 from windlass import App
 from windlass.app import FACES
 from windlass.clock import SECOND
@@ -13,7 +14,7 @@ from windlass.core.fetch.claim import Rescued, Rows, Triage
 from windlass.core.finish.finish import write_group, write_inside
 from windlass.core.finish.store import Group
 from windlass.core.ring import store as ring_store
-from windlass.core.ring.heartbeat import leave, mark_dead
+from windlass.core.ring.heartbeat import leave
 from windlass.core.task.store.task import get
 from windlass.database.database import Numbers
 from windlass.database.dialect.base import Count, Lane, Most, Stamp

@@ -10,8 +10,8 @@ from sqlalchemy import select
 
 from tests.core.fetch import claimer
 from tests.core.fetch.manual_worker import Hand
+from tests.core.ring.silent import mark_dead
 from windlass.app import FACES
-from windlass.core.ring.heartbeat import mark_dead
 from windlass.core.task.declare import Task
 from windlass.database.schema import task
 from windlass.value.status import Status

@@ -8,12 +8,12 @@ import pytest
 from sqlalchemy import Connection, select
 
 from tests.core.fetch.manual_worker import DEAD_AFTER, LEASE, Hand, lease_of, row_of, snapshot
+from tests.core.ring.silent import mark_dead
 from windlass import Status
 from windlass.app import FACES
 from windlass.clock import SECOND
 from windlass.core.fetch.claim import Rows
 from windlass.core.ring import store as ring_store
-from windlass.core.ring.heartbeat import mark_dead
 from windlass.core.task.store import task as task_store
 from windlass.database.schema import stat
 from windlass.value.outcome import Cancelled, Failed, Retried, Snoozed, Succeeded

@@ -3,6 +3,7 @@
 import pytest
 
 from tests.core.fetch.dead import Doomed, lose
+from tests.core.ring.silent import mark_dead
 from tests.table import count, failures, task, tasks, workers
 from windlass import Snooze, Status, TaskFailed, context
 from windlass.app import FACES
@@ -11,7 +12,7 @@ from windlass.core.face import Site
 from windlass.core.fetch.claim import Rows, Triage
 from windlass.core.finish.finish import write_group
 from windlass.core.finish.store import Group
-from windlass.core.ring.heartbeat import leave, mark_dead
+from windlass.core.ring.heartbeat import leave
 from windlass.database.schema import alert, stat
 from windlass.operate.task import operate
 from windlass.value.outcome import Change

@@ -13,12 +13,12 @@ from tests.core.limit.service import (
     state,
     waiting,
 )
+from tests.core.ring import silent
 from tests.core.run.working import listening, sql, switch_of, working
 from tests.wait import eventually
 from windlass import Snooze, Status
 from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.ring import heartbeat
 from windlass.value.breaker import BreakerState
 from windlass.value.outcome import Failed, Succeeded
 
@@ -65,7 +65,7 @@ def join(app, first):
 def mark_dead(app, worker):
     """What others do who saw no sign of life of `worker`."""
     app.clock.forward("10s")
-    abandoned = heartbeat.mark_dead(
+    abandoned = silent.mark_dead(
         app.database, FACES, number=worker.heartbeat.id, now=app.clock.now(), why="silent"
     )
     assert abandoned is not None

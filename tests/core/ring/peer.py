@@ -2,11 +2,11 @@
 
 from typing import Any
 
+from tests.core.ring.silent import mark_dead
 from windlass import App
 from windlass.app import FACES
 from windlass.clock import SECOND, ManualClock
 from windlass.core.fetch.claim import Only
-from windlass.core.ring.heartbeat import mark_dead
 from windlass.core.ring.ring import ASK_AGAIN_AFTER, GIVE_UP_AFTER, LONG_SECONDS, Mark
 from windlass.core.run.ready import Run, State
 from windlass.value.outcome import Outcome, Succeeded

@@ -9,12 +9,12 @@ import time
 import pytest
 from sqlalchemy import event, insert, update
 
+from tests.core.ring import silent
 from tests.core.ring.peer import Mate
 from tests.wait import eventually
 from windlass import App
 from windlass.app import FACES
 from windlass.clock import SECOND
-from windlass.core.ring import heartbeat
 from windlass.database.schema import offer, worker
 
 
@@ -79,7 +79,7 @@ def check_marked_dead_soon(app: App, number: int) -> None:
 
 def mark_dead(app: App, number: int) -> int | None:
     late = app.clock.now() + 60 * SECOND
-    return heartbeat.mark_dead(app.database, FACES, number=number, now=late, why="silent")
+    return silent.mark_dead(app.database, FACES, number=number, now=late, why="silent")
 
 
 @pytest.mark.parametrize("after", ["update windlass_worker", "from windlass_worker"])

@@ -6,8 +6,9 @@ import pytest
 from sqlalchemy import insert, select
 
 from tests.core.ring.peer import Mate, die, pass_by, settle
-from tests.table import task, tasks
+from tests.table import task, tasks, workers
 from windlass import BadMembers, Status
+from windlass.clock import SECOND
 from windlass.core.fetch import store as fetch_store
 from windlass.core.fetch.claim import Rows
 from windlass.core.fetch.help import HELP_AGAIN_AFTER
@@ -269,7 +270,7 @@ def test_workers_that_know_each_other_by_different_means_are_refused(app, step):
     member = Mate(app)
     now = app.clock.now()
     _ring, agreed = app.database.write(
-        lambda connection: ring_store.agree(connection, "etcd", now=now)
+        lambda connection: ring_store.agree(connection, "etcd", now=now, silent={})
     )
     assert agreed == "database"
 
@@ -288,9 +289,24 @@ def test_workers_that_know_each_other_by_different_means_are_refused(app, step):
 
     member.leave()
     _ring, agreed = app.database.write(
-        lambda connection: ring_store.agree(connection, "etcd", now=now)
+        lambda connection: ring_store.agree(connection, "etcd", now=now, silent={})
     )
     assert agreed == "etcd"
+
+
+def test_a_lease_that_ended_by_the_clock_alone_does_not_change_the_means(app, step):
+    member = Mate(app)
+    (lease,) = [row["lease_until"] for row in workers(app)]
+    late = app.clock.now() + 3600 * SECOND
+
+    def agreed(silent: dict[int, int]) -> str:
+        return app.database.write(
+            lambda connection: ring_store.agree(connection, "etcd", now=late, silent=silent)
+        )[1]
+
+    assert agreed({}) == "database"
+    assert agreed({member.id: lease - 1}) == "database"
+    assert agreed({member.id: lease}) == "etcd"
 
 
 def count(app) -> int:

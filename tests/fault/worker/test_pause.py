@@ -3,10 +3,10 @@
 import pytest
 from sqlalchemy import update
 
+from tests.core.ring import silent
 from tests.fault.crew import check_accounts, ids_of
 from tests.wait import eventually
 from windlass.app import FACES
-from windlass.core.ring import heartbeat
 from windlass.database.schema import worker
 from windlass.value.status import Status
 
@@ -106,13 +106,11 @@ def test_the_outcome_of_a_sync_handler_that_outlives_its_worker_is_refused(postg
 def mark_dead(crew, number: int) -> None:
     """Mark a worker dead behind its back, as another worker would that saw no sign of life."""
     database = crew.jobs.app.database
-    silent = update(worker).where(worker.c.id == number).values(lease_until=0)
+    lapse = update(worker).where(worker.c.id == number).values(lease_until=0)
 
     def mark() -> bool:
-        database.write(lambda connection: connection.execute(silent))
+        database.write(lambda connection: connection.execute(lapse))
         now = crew.jobs.app.clock.now()
-        return (
-            heartbeat.mark_dead(database, FACES, number=number, now=now, why="a test") is not None
-        )
+        return silent.mark_dead(database, FACES, number=number, now=now, why="a test") is not None
 
     eventually(mark, what="a worker that is marked dead")

@@ -120,7 +120,7 @@ def test_what_is_not_as_usual_is_said(windlass, sqlite_shop):
         number=dead.id,
         now=shop.app.clock.now(),
         why="it missed its heartbeat",
-        by_lease=False,
+        lease=None,
     )
     member(shop.app, range(156, 256))
 

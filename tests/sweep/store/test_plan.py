@@ -8,13 +8,13 @@ from collections.abc import Callable
 import pytest
 from sqlalchemy import Connection, text
 
+from tests.core.ring.silent import mark_dead
 from tests.database.plan import MYSQL_AND_MARIADB, SERIES, analyze, scans, statements
 from tests.sweep.manual_worker import SWEEP, Owner, SweepHand, begin, key, split
 from windlass import App, Keys
 from windlass.app import FACES
 from windlass.clock import SECOND
 from windlass.core.face import Site
-from windlass.core.ring.heartbeat import mark_dead
 from windlass.sweep.engine import round as rounds
 from windlass.sweep.store import failed_item as sweep_failure
 from windlass.sweep.store import range as ranges

@@ -129,6 +129,7 @@ class HeldRun:
     def renew(self) -> bool:
         """Extend the lease; False if the run is lost."""
         self.check_entered()
+        self.register.look_at_the_clock(self.key)
         return self._change(rules.note, Noted(), lease=self.lease).code == rules.DONE
 
     def change(self, rule: Rule[P], *args: P.args, **kwargs: P.kwargs) -> Reply:

@@ -6,7 +6,8 @@ nothing.
 
 Which time is trusted? The database's, through the app's clock, read when the row is at hand. A run
 that is past its expiry still belongs to its holder until another start takes it over: a slow clock
-alone loses no work.
+alone loses no work. If that clock has stepped forward since the run was started, the run is held
+for that much longer, so that a step does not end it.
 
 What does each failure do? The process dies: a lease is no longer renewed, and the run can be taken
 over a minute later; without a lease the run is held until it expires or an operator releases it.
@@ -27,6 +28,8 @@ from windlass.control import store
 from windlass.control.model import control as rules
 from windlass.control.model.argument import ControlKey, Expires
 from windlass.control.model.control import Control, Decision, Noted, Reply, Rule, RunView, view
+from windlass.core.clock import step
+from windlass.core.clock import store as clock_store
 from windlass.core.shard.fleet import Fleet, Route
 from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.database.connection import Connection
@@ -64,6 +67,12 @@ class Register:
             return rule(found, batch, now, *args, **kwargs)
 
         return _emitted(key, self._make(RepeatableChange(key, decide)))
+
+    def look_at_the_clock(self, key: ControlKey) -> None:
+        """Notice a step of the clock that the run goes by, and record it for those who start it."""
+        for shard in self._fleet.route(CONTROL, routing_key(key)).shards:
+            shard.clock.fresh()
+            step.record(shard.database, shard.clock, shard.numbers)
 
     def get(self, key: ControlKey) -> RunView | None:
         self._fleet.prepare()
@@ -171,6 +180,7 @@ class RepeatableStart:
     def prepare(self, shard: Shard) -> None:
         if shard not in self.numbers:
             self.numbers[shard] = shard.numbers.take()[0]
+        step.record(shard.database, shard.clock, shard.numbers)
 
     def make(self, connection: Connection, shard: Shard, *, is_home: bool) -> Decision | None:
         found = store.locked(connection, self.key)
@@ -183,7 +193,12 @@ class RepeatableStart:
         now = shard.clock.now()
         until = None if self.expires is None else self.expires.moment(now)
         batch, who = self.numbers[shard], this_process()
-        self.last = rules.start(found, batch, now, who=who, expire_time=until, data=self.data)
+        gained = 0
+        if found.is_expired(now) and shard.database.schema.has(step.TABLES):
+            gained = clock_store.gained(clock_store.steps(connection, since=found.start_time))
+        self.last = rules.start(
+            found, batch, now, who=who, expire_time=until, data=self.data, gained=gained
+        )
         return store.write(connection, found, self.last)
 
     def made(self, found: Control) -> bool:

@@ -100,7 +100,7 @@ class Control:
         return self.status is RunStatus.RUNNING and not self.is_expired(now)
 
     def is_expired(self, now: int) -> bool:
-        """Whether it is running past its expiry."""
+        """Whether it is running past its expiry, by a time that has gained nothing by steps."""
         is_over = self.expire_time is not None and self.expire_time <= now
         return self.status is RunStatus.RUNNING and is_over
 
@@ -175,9 +175,13 @@ def start(
     who: str,
     expire_time: int | None = None,
     data: Any = None,
+    gained: int = 0,
 ) -> Decision:
-    """Start it, unless it is held. What earlier tries of the same run have done is kept."""
-    if found.is_held(now):
+    """Start it, unless it is held. What earlier tries of the same run have done is kept.
+
+    `gained` is by how much the clock has stepped forward since the run was started.
+    """
+    if found.is_held(now - gained):
         return Decision(_running(found))
     is_expired = found.status is RunStatus.RUNNING
     is_again = is_expired or found.status is RunStatus.FAILED

@@ -19,7 +19,7 @@ def write_alert(
     number: int,
     *,
     what: str,
-    kind: str,
+    kind: str | None,
     text: str,
     now: int,
     task_id: int | None = None,
@@ -27,6 +27,13 @@ def write_alert(
     """Raise an alert under a new number."""
     values = {"what": what, "kind": kind, "task_id": task_id, "raised_at": now, "text": text}
     connection.execute(insert(alert).values(id=number, **values))
+    # After a step back of the clock: nobody has seen this alert yet.
+    connection.execute(
+        update(acknowledgement)
+        .where(acknowledgement.c.what == what, acknowledgement.c.kind == (kind or ""))
+        .where(acknowledgement.c.seen_at >= now)
+        .values(seen_at=now - 1)
+    )
     if what in ENDS:
         # A person who silenced the alert meant this problem, not the next one.
         connection.execute(

@@ -15,6 +15,7 @@ from windlass.database.connection import Connection
 from windlass.database.database import Database, Numbers
 from windlass.value.bucket import bucket_of
 from windlass.value.cron import Schedule
+from windlass.value.status import Status
 from windlass.value.task import KEEP_FAILED, NewTask
 
 
@@ -41,6 +42,7 @@ def discover(
 ) -> None:
     """Update the standing rows to match the declarations; any number of workers may do it at once.
 
+    After a step back of the clock it also finds the next turn of each anew.
     `where` says whether the row of a kind belongs in this database.
     """
     now = clock.now()
@@ -100,6 +102,10 @@ def _declare(
         if not schedule.is_in(found.payload):
             payload = schedule.as_payload(turn=next_turn)
             return store.reschedule(connection, found.id, payload, due_at=next_turn)
+        sooner = schedule.sooner(found.payload, due_at=found.due_at or 0, now=now)
+        if found.status is Status.WAITING and sooner is not None:
+            due_at, payload = sooner
+            return store.reschedule(connection, found.id, payload, due_at=due_at)
         return False
 
     if database.write(work):

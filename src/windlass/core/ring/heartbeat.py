@@ -4,9 +4,10 @@ Who is the authority? The worker's own row, and nothing in memory. A worker that
 left: each of its transactions looks at that row first. It then stops everything and joins again
 under a new id, so that its old rows cannot be mistaken for new ones.
 
-Which time is trusted? The database's, for the lease. To stop itself a worker needs only its own
-monotonic clock: if it could not renew for as long as the lease lasts, it must assume that it was
-marked left, and stops what it runs.
+Which time is trusted? Each process trusts its own monotonic clock. A worker whose lease does not
+change for `dead_after` is silent (`core/ring/silence.py`). A worker that could not renew for that
+long must assume that it was marked left, and stops what it runs. The database's time is written in
+the leases, for people; no worker is marked dead by it, so its clock may step.
 
 If Python code cannot run here, because a handler holds the GIL, the guard renews instead
 (`guard.py`). So only a process that is gone or stopped looks dead.
@@ -35,14 +36,13 @@ from windlass.core.loop import Loop
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.guard import Ward
 from windlass.core.ring.member import Members
+from windlass.core.ring.silence import Watch, beat_seconds
 from windlass.core.run.in_flight import InFlight
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.errors import BadMembers, MembersUnavailable
 
-LONGEST_BEAT_SECONDS = 1.0
-BEATS_PER_LEASE = 5
 USELESS_AFTER = 3
 LONG_RUN_SECONDS = 1.0
 
@@ -64,6 +64,7 @@ class Heartbeat(Loop):
         flush: Callable[[], None],
         see: Callable[[int, Sequence[ring_store.WorkerView]], None],
         idle: Callable[[], int],
+        on_step: Callable[[], None] = lambda: None,
         members: Members | None = None,
         guard_after: float | None = None,
     ) -> None:
@@ -86,6 +87,10 @@ class Heartbeat(Loop):
         self._heard: set[int] = set()
         self._missed: dict[int, float] = {}
         self._idle = idle
+        self._on_step = on_step
+        self._watch = Watch()
+        # The leases of silent workers that use another kind of membership.
+        self._unchanged: Mapping[int, int] = {}
         self._faces = site.faces
         self._lock = threading.Lock()
         self._renewed_at = 0.0
@@ -93,7 +98,7 @@ class Heartbeat(Loop):
         self._looked_for_lapsed_at = 0.0
         self.id = 0
         # After an outage it must renew before others may mark it dead.
-        self._beat_seconds = min(LONGEST_BEAT_SECONDS, dead_after / SECOND / BEATS_PER_LEASE)
+        self._beat_seconds = beat_seconds(dead_after)
         self.longest_pause = self._beat_seconds
         self._ward: Ward | None = None
         if guard_after is not None and isinstance(self._clock, DatabaseClock):
@@ -102,6 +107,8 @@ class Heartbeat(Loop):
     def join_ring(self) -> None:
         """Join under a new id, holding nothing."""
         number = self._numbers.take()[0]
+        if self._declared.serves:
+            self._watch_others()
         if self._members is not None:
             # Before its row is written: from then on the others leave buckets for it.
             ring = self._database.write(self._agree)
@@ -156,6 +163,10 @@ class Heartbeat(Loop):
         before = time.monotonic()
         if isinstance(self._clock, DatabaseClock):
             self._clock.synchronise(partial(self._database.measure, tries=1))
+        if self._clock.pending:
+            # By the new time claims seem to have lapsed that were just made: look later.
+            self._looked_for_lapsed_at = before
+            self._on_step()
         now = self._clock.now()
         idle = self._idle()
         # Not in a transaction: a process that is stopped inside one would keep its row locked, and
@@ -273,62 +284,61 @@ class Heartbeat(Loop):
 
     def _mark_dead(self, now: int) -> None:
         workers = self._database.read(ring_store.workers, tries=1)
+        self._watch.see(workers, at=time.monotonic())
         self._see(self.id, workers)
-        silent = self._silent(workers, now)
+        silent = self._silent(workers)
         if time.monotonic() - self._steady_since < self._dead_after / SECOND:
             return
         began = time.monotonic()
         # Each worker begins at another place, so that workers do not wait for each other.
-        first = self.id % max(1, len(silent))
-        for number in silent[first:] + silent[:first]:
+        numbers, first = sorted(silent), self.id % max(1, len(silent))
+        for number in numbers[first:] + numbers[:first]:
             if time.monotonic() - began > self._beat_seconds:
                 # Some rows are locked. This beat must end in time; the next one continues.
                 break
             abandoned = mark_dead(
-                self._database,
-                self._faces,
-                number=number,
-                now=now,
-                by_lease=self._members is None,
+                self._database, self._faces, number=number, now=now, lease=silent[number]
             )
             if abandoned is not None:
                 telemetry.emit("worker.marked_dead", worker=number, abandoned=abandoned)
         if silent:
             self._see(self.id, self._database.read(ring_store.workers, tries=1))
 
-    def _silent(self, workers: Sequence[ring_store.WorkerView], now: int) -> list[int]:
-        """The other workers to mark dead."""
+    def _silent(self, workers: Sequence[ring_store.WorkerView]) -> Mapping[int, int | None]:
+        """The other workers to mark dead, and their leases; None if the coordinator says so."""
         others = [view for view in workers if view.id != self.id]
-        lapsed = [view.id for view in others if view.lease_until < now]
+        seconds, now = self._dead_after / SECOND, time.monotonic()
+        silent = self._watch.unchanged(seconds, at=now)
+        silent.pop(self.id, None)
         if self._members is None:
-            return lapsed
+            return silent
         alive = self._members.alive()
         if alive is None:
-            return []
+            return {}
         self._heard |= alive
         members = {view.id for view in others if view.kinds}
-        gone = self._gone(members - alive, now)
+        gone = self._gone(members - alive, silent)
         # The coordinator still lists it, but it has not reached the database for a long time.
-        useless = {
-            view.id for view in others if view.lease_until < now - USELESS_AFTER * self._dead_after
-        }
-        return sorted(gone | useless | (set(lapsed) - members))
+        useless = self._watch.unchanged(USELESS_AFTER * seconds, at=now)
+        useless.pop(self.id, None)
+        visitors = {number: lease for number, lease in silent.items() if number not in members}
+        return {**useless, **visitors, **gone}
 
-    def _gone(self, missing: set[int], now: int) -> set[int]:
+    def _gone(self, missing: set[int], silent: Mapping[int, int]) -> dict[int, int | None]:
         """The workers that are dead among those that the coordinator does not list."""
-        guarded = self._database.read(ring_store.guarded, tries=1) if missing else {}
-        kept = {number for number in missing & guarded.keys() if guarded[number] >= now}
+        guarded = self._database.read(ring_store.guarded, tries=1) if missing else set()
+        kept = (missing & guarded) - silent.keys()
         # A worker that can run again needs time until it is listed again, as a new one does.
         self._heard -= kept
-        now_here = time.monotonic()
-        self._missed = {number: self._missed.get(number, now_here) for number in missing - kept}
+        now = time.monotonic()
+        self._missed = {number: self._missed.get(number, now) for number in missing - kept}
         # The guard of a worker that holds the GIL may need a moment to renew for the first time. A
         # new worker may be in the database before the coordinator lists it.
         return {
-            number
+            number: silent.get(number) if number in guarded else None
             for number, since in self._missed.items()
             if number in guarded
-            or now_here - since
+            or now - since
             >= (self._beat_seconds if number in self._heard else self._dead_after / SECOND)
         }
 
@@ -347,10 +357,29 @@ class Heartbeat(Loop):
         )
         return now + self._dead_after
 
+    def _watch_others(self) -> None:
+        """If others use another kind of membership, find out whether they are silent."""
+        self._unchanged = {}
+        now, watch = self._clock.now(), Watch()
+        others = self._database.read(partial(ring_store.users_of_other, members=self._kind))
+        while others and all(view.lease_until < now for view in others):
+            watch.see(others, at=time.monotonic())
+            self._unchanged = watch.unchanged(self._dead_after / SECOND, at=time.monotonic())
+            if len(self._unchanged) == len(others) or self._stopping:
+                break
+            time.sleep(self._beat_seconds)
+            others = self._database.read(partial(ring_store.users_of_other, members=self._kind))
+
+    @property
+    def _kind(self) -> str:
+        return "database" if self._members is None else self._members.kind
+
     def _agree(self, connection: Connection) -> str:
         """The name of the ring, after a check that its workers use the same kind of membership."""
-        kind = "database" if self._members is None else self._members.kind
-        ring, agreed = ring_store.agree(connection, kind, now=self._clock.now())
+        kind = self._kind
+        ring, agreed = ring_store.agree(
+            connection, kind, now=self._clock.now(), silent=self._unchanged
+        )
         if agreed != kind:
             raise BadMembers(
                 f"the workers of {self._database.name} use {agreed} for membership, but this one "
@@ -365,10 +394,13 @@ def mark_dead(
     *,
     number: int,
     now: int,
+    lease: int | None,
     why: str = "it missed its heartbeat",
-    by_lease: bool = True,
 ) -> int | None:
     """Mark a silent worker left and abandon its rows; how many, or None if it is alive.
+
+    `lease` is its lease as it was watched: if it has another one, it is alive. With None its lease
+    does not count: the coordinator has said that it is dead.
 
     Its claims become due at once and lose their batch, so nothing that it still writes matches.
     Also None if another transaction keeps one of the rows locked: the caller must not miss its own
@@ -378,7 +410,7 @@ def mark_dead(
     def work(connection: Connection) -> int | None:
         dialect = database.dialect
         if not ring_store.mark_dead(
-            connection, dialect, number=number, now=now, why=why, by_lease=by_lease
+            connection, dialect, number=number, now=now, why=why, lease=lease
         ):
             return None
         abandoned = faces.abandon(connection, number)

@@ -5,7 +5,7 @@ list of members, which run of buckets it should own. But it reads only the bucke
 acquired in the database, and it acquires only buckets without an owner. So even with a wrong list a
 bucket has one owner, and nobody else takes what its owner reads.
 
-Which time is trusted? The database's decides which members are alive. In memory only pauses are
+Which time is trusted? None: a member is alive until it is marked left. In memory only pauses are
 measured, on the monotonic clock; a wrong pause costs a moment, never a row.
 
 What does each failure do? A worker that dies owns its buckets until it is marked left. The same
@@ -208,7 +208,7 @@ class Ring:
         """Whether each other member has renewed its lease since it was first seen."""
         with self._lock:
             return all(
-                view.lease_until > self._first_leases[number]
+                view.lease_until != self._first_leases[number]
                 for number, view in self._others.items()
             )
 

@@ -106,12 +106,18 @@ def join(
 def renew(connection: Connection, *, number: int, lease_until: int, idle: int = 0) -> bool:
     """Renew the lease of a worker; False if it was marked left.
 
+    The lease is always another one than before: others see by the change that it is alive.
     `idle` is how many more rows it could start soon; 0 if it has enough to do.
     """
     result = connection.execute(
         update(worker)
         .where(worker.c.id == number, worker.c.left_at.is_(None))
-        .values(lease_until=lease_until, idle=min(idle, MOST_IDLE))
+        .values(
+            lease_until=case(
+                (worker.c.lease_until == lease_until, lease_until + 1), else_=lease_until
+            ),
+            idle=min(idle, MOST_IDLE),
+        )
     )
     return bool(result.rowcount)
 
@@ -127,33 +133,50 @@ def renewal_text(mark: str) -> str:
     )
 
 
-def guarded(connection: Connection) -> dict[int, int]:
-    """The workers whose guards renewed last, each with the end of its lease."""
+def guarded(connection: Connection) -> set[int]:
+    """The workers whose guards renewed last."""
     there = worker.c.left_at.is_(None), worker.c.idle == GUARDED
-    rows = connection.execute(select(worker.c.id, worker.c.lease_until).where(*there))
-    return dict(map(tuple, rows))
+    return set(connection.scalars(select(worker.c.id).where(*there)))
 
 
-def agree(connection: Connection, members: str, *, now: int) -> tuple[str, str]:
-    """The name of the ring, and its membership: `members` if no live worker uses another."""
+def users_of_other(connection: Connection, *, members: str) -> list[WorkerView]:
+    """The workers that have not left, if they use another kind of membership than `members`."""
+    return [] if known_by(connection) == members else workers(connection)
+
+
+def agree(
+    connection: Connection, members: str, *, now: int, silent: Mapping[int, int]
+) -> tuple[str, str]:
+    """The name of the ring, and its membership: `members` if no live worker uses another.
+
+    A worker may be dead if by the clock its lease has ended. It is, if it still has the lease in
+    `silent`: the caller has watched it.
+    """
     found = connection.execute(select(shard.c.ring, shard.c.members).with_for_update()).one()
     if found.members == members:
         return found.ring, members
-    others = select(worker.c.id).where(worker.c.left_at.is_(None), worker.c.lease_until >= now)
-    if connection.scalar(others.limit(1)) is not None:
-        return found.ring, found.members
+    others = select(worker.c.id, worker.c.lease_until).where(worker.c.left_at.is_(None))
+    for number, lease_until in connection.execute(others):
+        if lease_until >= now or silent.get(number) != lease_until:
+            return found.ring, found.members
     connection.execute(update(shard).values(members=members))
     return found.ring, members
 
 
 def mark_dead(
-    connection: Connection, dialect: Dialect, *, number: int, now: int, why: str, by_lease: bool
+    connection: Connection,
+    dialect: Dialect,
+    *,
+    number: int,
+    now: int,
+    why: str,
+    lease: int | None,
 ) -> bool:
     """Mark a silent worker left; False if it is alive, or has left already.
 
-    Its row stays locked, so nothing else can act for it until the transaction ends. Without
-    `by_lease` its lease does not count, unless its guard renewed it: the coordinator has said that
-    it is dead.
+    Its row stays locked, so nothing else can act for it until the transaction ends. It is alive if
+    its lease is not `lease`. With None the coordinator has said that it is dead, and its lease does
+    not count, unless its guard renewed it.
     """
     if not dialect.lock_worker(connection, number, patient=False):
         return False
@@ -161,7 +184,7 @@ def mark_dead(
     found = connection.execute(query).first()
     if found is None:
         return False
-    if (by_lease or found.idle == GUARDED) and found.lease_until >= now:
+    if found.idle == GUARDED if lease is None else found.lease_until != lease:
         return False
     _leave(connection, number, now=now, why=why)
     return True

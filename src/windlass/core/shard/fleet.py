@@ -406,7 +406,7 @@ def make_fleet(
             raise BadDatabase(f"{database.name} is given twice; give each shard its own database")
         # With several shards, no call waits long for the time of one.
         tries = TRIES if len(databases) == 1 else 2
-        own = clock or DatabaseClock(partial(database.measure, tries=tries))
+        own = clock or DatabaseClock(partial(database.measure, tries=tries), name=database.name)
         shards.append(Shard(index, database, own, faces=faces, max_payload=max_payload))
     return Fleet(shards)
 

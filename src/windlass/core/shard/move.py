@@ -43,6 +43,7 @@ from windlass.clock import SECOND
 from windlass.core.face import Values
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.heartbeat import mark_dead
+from windlass.core.ring.silence import overdue
 from windlass.core.shard.fleet import Fleet, Rerouted
 from windlass.core.shard.shard import Shard
 from windlass.core.shard.store import move as store
@@ -320,15 +321,15 @@ class Mover:
     def _due_after(self) -> int:
         now = self._source.clock.now()
         views = self._source.database.read(ring_store.workers)
-        has_workers = any(view.kinds and view.lease_until >= now for view in views)
+        # Silent workers were just marked left.
+        has_workers = any(view.kinds for view in views)
         return now + SOON if has_workers and not self._due else -EVER
 
     def _mark_dead(self) -> None:
         """Mark silent workers dead: the shard may have no worker left that does it."""
-        now = self._source.clock.now()
-        for view in self._source.database.read(ring_store.workers):
-            if view.lease_until < now - self._dead_after:
-                mark_dead(self._source.database, self._faces, number=view.id, now=now)
+        database, clock = self._source.database, self._source.clock
+        for number, lease in overdue(database, clock, dead_after=self._dead_after).items():
+            mark_dead(database, self._faces, number=number, now=clock.now(), lease=lease)
 
 
 def _belongs(roster: Roster, target: Shard, row: Values) -> bool:

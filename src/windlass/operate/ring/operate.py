@@ -102,7 +102,7 @@ def rings(fleet: Fleet, *, tries: int = TRIES) -> Listing[RingView]:
 
 def look(database: Database, clock: Clock, *, tries: int = TRIES) -> RingView:
     """The ring of one database."""
-    now = clock.now()
+    now = clock.fresh()
 
     def read(connection: Connection) -> RingView:
         # In this order: an owner of a bucket is then among the workers, or has just left.

@@ -63,7 +63,7 @@ def listing(fleet: Fleet) -> list[ShardView]:
 
     def load(shard: Shard) -> Load:
         def read(connection: Connection) -> Load:
-            return store.load(connection, now=shard.clock.now(), most=COUNTED_EXACTLY)
+            return store.load(connection, now=shard.clock.fresh(), most=COUNTED_EXACTLY)
 
         return shard.database.read(read)
 

@@ -96,7 +96,7 @@ def freshness(fleet: Fleet, clock: Clock, kind: Kind) -> Freshness:
     period = _period(kind)
 
     def ask(shard: Shard) -> FreshnessFacts:
-        dialect, now = shard.database.dialect, shard.clock.now()
+        dialect, now = shard.database.dialect, shard.clock.fresh()
         return shard.database.read(
             lambda connection: _facts(connection, dialect, kind, period, now)
         )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -20,6 +21,7 @@ from windlass.core.limit import store as limit_store
 from windlass.core.limit.switch import setting_of
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.heartbeat import mark_dead
+from windlass.core.ring.silence import overdue
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind
@@ -85,13 +87,15 @@ class ItemVisit:
         self._kind = kind
         self._code = code
         self._shard, self._asked_at = self._find()
+        # When its last visit ended, if that is in the future: the clock stepped back since.
+        self._future: datetime | None = None
         # Whether the window of the kind has been closed for so long that no worker still runs it.
         self.is_rested = False
 
     def visit(self, *, fresh: int | None, timeout: int) -> Item:
         """The item after a visit, or as it is if its last visit is at most `fresh` ago."""
         deadline = time.monotonic() + timeout / SECOND
-        item = self._item()
+        item = self._as_it_is()
         if self._is_fresh(item, fresh):
             return item
         while True:
@@ -105,7 +109,7 @@ class ItemVisit:
     async def avisit(self, *, fresh: int | None, timeout: int) -> Item:
         """`visit`, awaited; if the caller runs it, then on this event loop."""
         deadline = time.monotonic() + timeout / SECOND
-        item = await twin(self._item)
+        item = await twin(self._as_it_is)
         if self._is_fresh(item, fresh):
             return item
         while True:
@@ -127,7 +131,7 @@ class ItemVisit:
             )
 
         found, workers = self._shard.database.read(look)
-        now = self._shard.clock.now()
+        now = self._shard.clock.fresh()
         if found.off:
             raise HeldBack(self._kind.name, f"it is paused: {found.reason or 'no reason given'}")
         if self._kind.breaker is not None and found.breaker.is_open:
@@ -136,7 +140,7 @@ class ItemVisit:
             view.lease_until >= now and self._kind.name in view.kinds for view in workers
         )
         if not is_served:
-            self._mark_dead_holder(workers, now)
+            self._mark_dead_holder()
         # A closed window holds back the round, but not the visit of one item.
         setting = setting_of(self._kind, found)
         rest = max(RESTED_AFTER, 2 * self._tools.dead_after)
@@ -192,25 +196,40 @@ class ItemVisit:
             lambda connection: query(connection, self._kind.name, self._code)
         )
 
+    def _as_it_is(self) -> Item:
+        """The item before the visit."""
+        item = self._item()
+        ended = item.finished_at
+        if ended is not None and from_datetime(ended) > self._asked_at + SECOND:
+            self._future = ended
+        return item
+
     def _is_fresh(self, item: Item, fresh: int | None) -> bool:
         if fresh is None or item.finished_at is None:
             return False
-        return self._asked_at - from_datetime(item.finished_at) <= fresh
+        # If it is in the future, the clock stepped back since, and its age is not known.
+        return -SECOND <= self._asked_at - from_datetime(item.finished_at) <= fresh
 
     def _is_done(self, item: Item) -> bool:
         return (
             item.status is not Status.RUNNING
             and item.finished_at is not None
             and from_datetime(item.finished_at) > self._asked_at
+            and item.finished_at != self._future
         )
 
-    def _mark_dead_holder(self, workers: list[ring_store.WorkerView], now: int) -> None:
+    def _mark_dead_holder(self) -> None:
         """A dead worker may hold the item or its bucket, and no other worker is there to notice."""
-        holder, owner = self._read(store.holders)
-        # Twice the time, because after an outage all workers come back a moment late.
-        for view in workers:
-            if view.id in (holder, owner) and view.lease_until < now - self._tools.dead_after:
-                mark_dead(self._shard.database, self._shard.faces, number=view.id, now=now)
+        holders, shard = self._read(store.holders), self._shard
+        silent = overdue(
+            shard.database,
+            shard.clock,
+            dead_after=self._tools.dead_after,
+            among=lambda view: view.id in holders,
+        )
+        for number, lease in silent.items():
+            now = shard.clock.now()
+            mark_dead(shard.database, shard.faces, number=number, now=now, lease=lease)
 
     def _worker_if_needed(self) -> Runnable | None:
         """Have a live worker run the item next; if there is none, a worker of our own for it."""

@@ -250,7 +250,7 @@ class Sweep(Generic[P, R]):
         return row
 
     def _has_worker(self, shard: Shard) -> bool:
-        now = shard.clock.now()
+        now = shard.clock.fresh()
         workers = shard.database.read(workers_of)
         return any(each.lease_until >= now and self.kind in each.kinds for each in workers)
 

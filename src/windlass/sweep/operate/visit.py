@@ -110,7 +110,10 @@ class SweepVisitor:
         last = self.shard.database.read(
             lambda connection: failed_item.visited(connection, self.kind.name, text)
         )
-        return last if last is not None and last.visited_at >= now - self.fresh else None
+        if last is None:
+            return None
+        # If it is in the future, the clock stepped back since, and its age is not known.
+        return last if now - self.fresh <= last.visited_at <= now + SECOND else None
 
     def _wait_for_rate(self, held: Switch, deadline: float, key: Key) -> None:
         per_second = setting_of(self.kind, held).rate

@@ -164,7 +164,7 @@ class _Reader:
         self._connection = connection
         self._dialect = shard.database.dialect
         self._registry = registry
-        self.now = shard.clock.now()
+        self.now = shard.clock.fresh()
         self.workers: list[WorkerView] = ring_store.workers(connection)
         self._misfits = finish_store.kinds_failing_as(
             connection, Misfit.__name__, since=self.now - 2 * MISFIT_DELAY

@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import text
 
 from tests.core.fetch.manual_worker import Hand
+from tests.core.ring.silent import mark_dead
 from tests.database.plan import (
     MYSQL_AND_MARIADB,
     SERIES,
@@ -24,7 +25,6 @@ from windlass.app import FACES
 from windlass.clock import SECOND
 from windlass.core.fetch.claim import Rows
 from windlass.core.finish.store import Group
-from windlass.core.ring.heartbeat import mark_dead
 from windlass.core.task.store import task
 from windlass.database.dialect.mysql_server import EXPLAIN
 from windlass.value.outcome import Retried, Succeeded, settle_visits
