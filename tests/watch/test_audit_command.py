@@ -41,7 +41,7 @@ LOOKS = {
     *("status", "alerts", "ring", "audit", "check", "flow list", "flow show", "flow export"),
     *("task list", "task show", "rolling list", "rolling show", "control list", "control show"),
     *("sweep list", "sweep show", "sweep failures", "sweep audit", "shard list"),
-    *("ledger stock", "ledger show", "ledger entries", "ledger audit"),
+    *("ledger stock", "ledger show", "ledger entries", "ledger audit", "token list"),
 }
 # What keeps a record of its own, or begins before there are tables.
 ELSEWHERE = {"worker", "dev", "console", "callback", "run", "demo", "init", "migrate"}
@@ -51,7 +51,7 @@ ACTS = {
     *("rolling mirror", "rolling follow", "rolling unfollow"),
     *("sweep split", "sweep start", "sweep retry", "control release", "control reset"),
     *("flow start", "flow retry", "flow skip", "flow cancel", "flow import"),
-    *("shard drain", "shard move", "acknowledge"),
+    *("shard drain", "shard move", "acknowledge", "token create", "token revoke"),
 }
 
 
@@ -105,6 +105,18 @@ def test_what_a_command_does_to_a_kind_is_written_down(windlass, yard):
 
     told = [deed["detail"] for deed in windlass("audit", "--json").json]
     assert told[-3:] == [{"rate": "3/s", "window": None}, None, {"reason": "they moved"}]
+
+
+def test_what_a_command_does_to_tokens_is_written_down(windlass, yard):
+    made = windlass("token", "create", "deploy", "--role", "viewer", "--json").json
+    assert last(yard) == (Action.TOKEN_CREATE, "deploy", True, f"deploy is made: {made['prefix']}…")
+
+    windlass("token", "create", "deploy", "--role", "viewer")
+    assert last(yard)[:3] == (Action.TOKEN_CREATE, "deploy", False)
+
+    windlass("token", "revoke", "deploy")
+    outcome = f"deploy is revoked: {made['prefix']}…"
+    assert last(yard) == (Action.TOKEN_REVOKE, "deploy", True, outcome)
 
 
 def test_what_a_command_does_to_a_table_of_items_is_written_down(windlass, yard):

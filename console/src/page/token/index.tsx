@@ -71,8 +71,10 @@ function Tokens({ tokens, canRevoke }: { tokens: readonly Token[]; canRevoke: bo
     {
       label: t.token.name,
       render: (token) => (
-        <span className="stack">
-          <span className="name">{token.name}</span>
+        <span className="stack token-name">
+          <span className="name" title={token.name}>
+            {token.name}
+          </span>
           <small className="name faint">{token.prefix}…</small>
         </span>
       ),
