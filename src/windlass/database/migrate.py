@@ -17,7 +17,7 @@ from windlass.database.dialect import PerDialect
 from windlass.database.dialect.base import Executor
 from windlass.errors import SchemaMismatch
 
-VERSION = "0001"
+VERSION = "0005"
 VERSION_TABLE = "windlass_version"
 FOLDER = Path(__file__).parent / "migration"
 

@@ -1,7 +1,7 @@
 """What the terminal and the console show: status, alerts and the audit log.
 
 A person acknowledges a trouble: all alerts of one sort and one kind up to now, or for a while. One
-acknowledgement therefore quiets the fortieth alert like the first, and a later alert is open again.
+acknowledgement therefore quiets all of them, and a later report is open again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from windlass.value.task import FailureView
 from windlass.view.field import JsonText, Moment
 
 NOTHING_DUE = "nothing due"
+SeverityName = Literal["info", "warning", "critical"]
 Family = Literal["task", "cron", "rolling", "sweep", "flow", "external", "unknown"]
 
 
@@ -144,14 +145,25 @@ def kind_together(same: Sequence[KindStatus]) -> KindStatus:
 
 @dataclass(frozen=True)
 class AlertView:
-    """An alert. It is open until a person acknowledges it, and again after `quiet_until`."""
+    """An alert: one for each cause, for as long as the cause lasts.
+
+    It is open until its cause is gone or a person acknowledges it, and again after `quiet_until`.
+    """
 
     id: int
     what: str
     kind: str | None
     task_id: int | None
+    severity: SeverityName
     raised_at: Moment
+    # The newest report of the cause.
     text: str
+    # How often the cause was reported, and when last.
+    times: int
+    last_at: Moment
+    # When the cause was gone, and how that was noticed.
+    resolved_at: Moment | None
+    resolution: str | None
     is_open: bool
     seen_by: str | None
     seen_at: Moment | None
@@ -171,10 +183,10 @@ class Acknowledgement:
     seen_at: int
     quiet_until: int | None
 
-    def quiets(self, raised_at: int, *, now: int) -> bool:
-        """Whether an alert raised at that moment is acknowledged."""
+    def quiets(self, last_at: int, *, now: int) -> bool:
+        """Whether an alert that was last reported at that moment is acknowledged."""
         if self.quiet_until is None:
-            return raised_at <= self.seen_at
+            return last_at <= self.seen_at
         return now < self.quiet_until
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, delete, func, insert, select
 
-from windlass.core.alert.store import write_alert
+from windlass.core.alert.store import raise_alert
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import failure, stat, task
+from windlass.value.alert import Problem
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.status import Status
@@ -39,6 +40,10 @@ class PoisonAlert:
     kind: str
     text: str
     now: int
+
+    @property
+    def problem(self) -> Problem:
+        return Problem("poison", self.kind, self.text, task_id=self.task_id)
 
 
 @dataclass
@@ -98,7 +103,7 @@ def _write_errors(connection: Connection, group: Group, accepted: set[int]) -> N
         connection.execute(insert(failure), failures)
     for alert in group.alerts:
         if alert.task_id in accepted:
-            write_alert(connection, what="poison", **vars(alert))
+            raise_alert(connection, alert.number, alert.problem, now=alert.now)
 
 
 MINUTE = 60 * 1_000_000

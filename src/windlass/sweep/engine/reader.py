@@ -32,6 +32,7 @@ from windlass.source.contract import (
 from windlass.sweep.model import Range, terms_of
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
+from windlass.value.alert import Problem
 
 T = TypeVar("T")
 Row = tuple[Key, Any]
@@ -103,7 +104,7 @@ class SourceCalls:
             is_new = store.note_error(connection, name, error)
             if is_new:
                 text = f"sweep {name!r} cannot read its source: {error}"
-                store.raise_alert(connection, self._site, name, what="source", text=text)
+                store.raise_alert(connection, self._site, Problem("source", name, text))
             return is_new
 
         if self._site.database.write(work):
@@ -114,7 +115,13 @@ class SourceCalls:
         if self.problem is None or self._last_failed:
             return
         self.problem, self._pause = None, FIRST_PAUSE
-        self._site.database.write(lambda connection: store.note_error(connection, self._name, None))
+
+        def work(connection: Connection) -> None:
+            store.note_error(connection, self._name, None)
+            text = f"sweep {self._name!r} can read its source again"
+            store.resolve(connection, self._site, self._name, what="source", text=text)
+
+        self._site.database.write(work)
 
     def close(self) -> None:
         """Let the threads end; it does not wait for one that hangs."""

@@ -33,6 +33,7 @@ from windlass.sweep.model import (
 )
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
+from windlass.value.alert import Problem
 
 # The key by which a new sweep finds its shard.
 SWEEP_KEY = "windlass:sweep"
@@ -105,7 +106,7 @@ def take_over(site: Site, kind: Kind) -> None:
                 f"round {over.round} of sweep {kind.name!r} was given up after {over.done} items, "
                 f"because its source has changed to {name_of(source)}; the next round is due"
             )
-            store.raise_alert(connection, site, kind.name, what="source", text=text)
+            store.note(connection, site, Problem("source", kind.name, text))
         return over
 
     over = site.database.write(work)

@@ -19,10 +19,11 @@ from windlass.sweep.engine.reader import Reading, SourceCalls, read_more
 from windlass.sweep.engine.retry import RetryRunner
 from windlass.sweep.engine.round import RoundStarter
 from windlass.sweep.engine.split import cut_longest
-from windlass.sweep.model import Range, SweepRow, stragglers, terms_of
+from windlass.sweep.model import Range, RoundView, SweepRow, stragglers, terms_of
 from windlass.sweep.store import range as store
+from windlass.sweep.store import sweep as sweep_store
 from windlass.sweep.store.range import Claim, ClaimRequest, Completed, Save
-from windlass.sweep.store.sweep import raise_alert
+from windlass.value.alert import Problem
 
 # How many ranges of one sweep a worker has; the rest is for other workers, and for later.
 MOST_RANGES = 4
@@ -214,11 +215,23 @@ class SweepRunner:
             f"take half of it; see: windlass sweep show {self.name}"
         )
         self._site.database.write(
-            lambda connection: raise_alert(
-                connection, self._site, self.name, what="straggler", text=text
+            lambda connection: sweep_store.note(
+                connection, self._site, Problem("straggler", self.name, text)
             )
         )
         telemetry.emit("range.straggles", sweep=self.name, range=found.id)
+
+    def _alert_of_failures(self, connection: Connection, over: RoundView) -> None:
+        if not over.failed:
+            text = f"round {over.round} of sweep {self.name!r} ended without failed items"
+            sweep_store.resolve(connection, self._site, self.name, what="failures", text=text)
+            return
+        text = (
+            f"round {over.round} of sweep {self.name!r} ended with {over.failed} failed "
+            f"items, {over.done} were done; see: windlass sweep failures {self.name}"
+        )
+        problem = Problem("failures", self.name, text, times=over.failed)
+        sweep_store.raise_alert(connection, self._site, problem)
 
     def _claim_soon(self) -> None:
         self._claim_at = 0.0
@@ -341,12 +354,8 @@ class SweepRunner:
         def work(connection: Connection) -> Completed:
             ended = store.complete(connection, save, sweep=self.name, end=each.end, now=now)
             over = ended.over
-            if over is not None and over.failed:
-                text = (
-                    f"round {over.round} of sweep {self.name!r} ended with {over.failed} failed "
-                    f"items, {over.done} were done; see: windlass sweep failures {self.name}"
-                )
-                raise_alert(connection, site, self.name, what="failures", text=text)
+            if over is not None:
+                self._alert_of_failures(connection, over)
             return ended
 
         completed = site.database.write_as(each.worker, work, lost=Completed(False))

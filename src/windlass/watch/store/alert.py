@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
-from sqlalchemy import Connection, RowMapping, delete, select, update
+from sqlalchemy import Connection, RowMapping, delete, func, select, update
 
 from windlass.core.alert.store import ENDS
 from windlass.database.dialect.base import Dialect
-from windlass.database.schema import acknowledgement, alert
-from windlass.watch.model import Acknowledgement, AlertView
+from windlass.database.schema import acknowledgement, alert, trouble
+from windlass.value.alert import SEVERITIES, Severity
+from windlass.watch.model import Acknowledgement, AlertView, SeverityName
+
+# A worker of the release before writes alerts without their state.
+ALERTS = select(
+    alert.c.id,
+    alert.c.what,
+    alert.c.kind,
+    alert.c.task_id,
+    alert.c.raised_at,
+    func.coalesce(trouble.c.text, alert.c.text).label("text"),
+    trouble.c.severity,
+    func.coalesce(trouble.c.times, 1).label("times"),
+    func.coalesce(trouble.c.last_at, alert.c.raised_at).label("last_at"),
+    trouble.c.resolved_at,
+    trouble.c.resolution,
+).select_from(alert.outerjoin(trouble, trouble.c.alert_id == alert.c.id))
 
 
 def listing(connection: Connection, *, limit: int, now: int) -> list[AlertView]:
     """The last alerts, newest first."""
     seen = _seen(connection)
     newest = alert.c.raised_at.desc(), alert.c.id.desc()
-    rows = connection.execute(select(alert).order_by(*newest).limit(limit)).mappings()
+    rows = connection.execute(ALERTS.order_by(*newest).limit(limit)).mappings()
     return [_view(row, seen, now=now) for row in rows]
 
 
 def get(connection: Connection, number: int, *, now: int) -> AlertView | None:
     """One alert."""
-    row = connection.execute(select(alert).where(alert.c.id == number)).mappings().first()
+    row = connection.execute(ALERTS.where(alert.c.id == number)).mappings().first()
     return None if row is None else _view(row, _seen(connection), now=now)
 
 
@@ -49,11 +65,15 @@ def _seen(connection: Connection) -> dict[tuple[str, str], Acknowledgement]:
 
 def _view(row: RowMapping, seen: dict[tuple[str, str], Acknowledgement], *, now: int) -> AlertView:
     found = seen.get((row["what"], row["kind"] or ""))
-    if found is not None and not found.quiets(row["raised_at"], now=now):
+    if found is not None and not found.quiets(row["last_at"], now=now):
         found = None
+    severity = row["severity"]
+    if severity is None:
+        severity = SEVERITIES.get(row["what"], Severity.WARNING)
+    is_over = row["what"] in ENDS or row["resolved_at"] is not None
     return AlertView(
-        **row,
-        is_open=found is None and row["what"] not in ENDS,
+        **{**row, "severity": cast(SeverityName, str(Severity(severity)))},
+        is_open=found is None and not is_over,
         seen_by=None if found is None else found.who,
         seen_at=None if found is None else found.seen_at,
         quiet_until=None if found is None else found.quiet_until,
