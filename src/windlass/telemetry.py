@@ -96,6 +96,8 @@ WORDS: dict[str, tuple[int, str]] = {
     "shard.back": (logging.INFO, "a shard answers again"),
     "shard.unserved": (logging.WARNING, "a shard has no worker here until it answers"),
     "shard.moved": (logging.INFO, "rows were moved to another shard"),
+    "alert.raised": (logging.WARNING, "alert raised"),
+    "alert.resolved": (logging.INFO, "alert resolved: its cause is gone"),
     "prune.done": (logging.DEBUG, "old rows were pruned"),
     "database.failed": (logging.WARNING, "database call failed and is retried"),
     "database.back": (logging.INFO, "database answers again"),

@@ -32,6 +32,7 @@ SEVERITIES = {
     "breaker opened": Severity.WARNING,
     "breaker closed": Severity.INFO,
     "failures": Severity.WARNING,
+    "failing": Severity.WARNING,
     "source": Severity.CRITICAL,
     "straggler": Severity.INFO,
     "promise at risk": Severity.WARNING,

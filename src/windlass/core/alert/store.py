@@ -139,7 +139,7 @@ def _write(connection: Connection, number: int, problem: Problem, *, now: int) -
         insert(alert).values(
             id=number,
             what=problem.what,
-            kind=problem.kind,
+            kind=problem.kind or None,
             task_id=problem.task_id,
             raised_at=now,
             text=problem.text,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from sqlalchemy import Connection, RowMapping, delete, func, select, update
@@ -11,6 +12,7 @@ from windlass.database.dialect.base import Dialect
 from windlass.database.schema import acknowledgement, alert, trouble
 from windlass.value.alert import SEVERITIES, Severity
 from windlass.watch.model import Acknowledgement, AlertView, SeverityName
+from windlass.watch.store.watch import TroubleRow
 
 # A worker of the release before writes alerts without their state.
 ALERTS = select(
@@ -38,8 +40,14 @@ def listing(connection: Connection, *, limit: int, now: int) -> list[AlertView]:
 
 def get(connection: Connection, number: int, *, now: int) -> AlertView | None:
     """One alert."""
-    row = connection.execute(ALERTS.where(alert.c.id == number)).mappings().first()
-    return None if row is None else _view(row, _seen(connection), now=now)
+    return next(iter(get_all(connection, [number], now=now)), None)
+
+
+def get_all(connection: Connection, numbers: Sequence[int], *, now: int) -> list[AlertView]:
+    """These alerts, without those that were pruned."""
+    rows = connection.execute(ALERTS.where(alert.c.id.in_(numbers))).mappings().all()
+    seen = _seen(connection) if rows else {}
+    return [_view(row, seen, now=now) for row in rows]
 
 
 def acknowledge(
@@ -54,6 +62,17 @@ def acknowledge(
 def recall(connection: Connection, what: str, kind: str | None) -> None:
     """Take an acknowledgement back."""
     connection.execute(delete(acknowledgement).where(*_at(what, kind)))
+
+
+def is_acknowledged(connection: Connection, rows: Iterable[TroubleRow], *, now: int) -> set[int]:
+    """The alerts that a person has acknowledged."""
+    seen = _seen(connection)
+    found = ((row, seen.get((row.what, row.kind or ""))) for row in rows)
+    return {
+        row.alert_id
+        for row, known in found
+        if known is not None and known.quiets(row.last_at, now=now)
+    }
 
 
 def _seen(connection: Connection) -> dict[tuple[str, str], Acknowledgement]:
