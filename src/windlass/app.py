@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
@@ -55,8 +55,9 @@ from windlass.value.payload import LARGEST_PAYLOAD
 from windlass.value.task import TaskView
 from windlass.value.twin import awaited, twin
 from windlass.view.listing import Listing
-from windlass.watch.declare import Watching
-from windlass.watch.engine.deliver import delivery_kind
+from windlass.watch.declare import Channel, Watching
+from windlass.watch.engine.deliver import DELIVER, delivery_kind
+from windlass.watch.engine.outside import OutsideWatcher
 from windlass.watch.model import AlertView
 from windlass.watch.operate import alert
 from windlass.worker.team import Team
@@ -401,6 +402,16 @@ class App:
             served = served or dict.fromkeys(self.fleet.shards)
             return Team(self.fleet, list(served), self.registry, chosen, settings)
         return Worker(self.fleet.single, self.registry, chosen, settings)
+
+    def outside_watcher(self) -> OutsideWatcher:
+        """Watches all databases beside the workers; `windlass watch` and the console run it."""
+        kind = self._own[DELIVER]
+        return OutsideWatcher(self.fleet, self.registry, kind, worker_for=self._worker_for)
+
+    @property
+    def channels(self) -> Mapping[str, Channel]:
+        """Where alerts go, by name."""
+        return self._watching.channels
 
     def _worker_for(self, shard: Shard, kind: Kind, only: Only) -> Worker:
         """A worker that runs one row."""

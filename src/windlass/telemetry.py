@@ -98,6 +98,8 @@ WORDS: dict[str, tuple[int, str]] = {
     "shard.moved": (logging.INFO, "rows were moved to another shard"),
     "alert.raised": (logging.WARNING, "alert raised"),
     "alert.resolved": (logging.INFO, "alert resolved: its cause is gone"),
+    "alert.undelivered": (logging.WARNING, "alert was not delivered to a channel"),
+    "beat.failed": (logging.WARNING, "heartbeat URL did not answer"),
     "prune.done": (logging.DEBUG, "old rows were pruned"),
     "database.failed": (logging.WARNING, "database call failed and is retried"),
     "database.back": (logging.INFO, "database answers again"),

@@ -11,10 +11,14 @@ from windlass.watch.store import audit
 def _loops(workplace: Workplace) -> Sequence[FaceLoop]:
     if workplace.until_idle or workplace.only_asked:
         return ()
+    from windlass.watch.engine.beat import Beats
     from windlass.watch.engine.watcher import watcher_at
 
     (kind,) = (each for each in workplace.kinds.values() if each.face == FACE.name)
-    return (watcher_at(workplace.site, kind),)
+    watcher = watcher_at(workplace.site, kind)
+    if not kind.face_terms.beats:
+        return (watcher,)
+    return (watcher, Beats(workplace.site, kind.face_terms))
 
 
 FACE = Face(

@@ -176,6 +176,40 @@ class AlertView:
 
 
 @dataclass(frozen=True)
+class DeliveryView:
+    """The delivery of an alert to a channel: a task, which can be retried."""
+
+    task_id: int
+    channel: str
+    stage: str
+    status: str
+    attempts: int
+    created_at: Moment
+    finished_at: Moment | None
+
+
+@dataclass(frozen=True)
+class AlertDetail:
+    """An alert, and its deliveries, newest first."""
+
+    alert: AlertView
+    deliveries: list[DeliveryView]
+
+
+@dataclass(frozen=True)
+class ChannelView:
+    """Where alerts go. Its URL is a secret and is not shown."""
+
+    name: str
+    scheme: str
+    severity: SeverityName
+    kinds: list[str] | None
+    every: str | None
+    quiet: str | None
+    fallback: str | None
+
+
+@dataclass(frozen=True)
 class Acknowledgement:
     """Who acknowledged a trouble, when, and until when its alerts stay quiet."""
 

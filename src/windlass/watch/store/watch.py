@@ -10,7 +10,8 @@ from sqlalchemy import Connection, func, or_, select, update
 
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import alert as alert_table
-from windlass.database.schema import control, failure, stat, trouble, watch
+from windlass.database.schema import control, failure, stat, task, trouble, watch
+from windlass.value.status import Status
 
 RUNS_READ = 100
 DELIVERIES_READ = 200
@@ -112,6 +113,18 @@ def late_runs(connection: Connection, *, now: int) -> list[tuple[str, str, int]]
         .limit(RUNS_READ)
     )
     return [(name, partition, expired) for name, partition, expired in rows]
+
+
+def due_tasks(connection: Connection, kind: str, *, now: int, limit: int) -> list[int]:
+    """The oldest waiting rows of a kind that are due."""
+    return list(
+        connection.scalars(
+            select(task.c.id)
+            .where(task.c.status == Status.WAITING, task.c.kind == kind, task.c.due_at <= now)
+            .order_by(task.c.due_at)
+            .limit(limit)
+        )
+    )
 
 
 def troubles(connection: Connection, *, resolved_since: int) -> list[TroubleRow]:
