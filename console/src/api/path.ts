@@ -151,6 +151,8 @@ export interface Get {
   "switches/{kind}": { params: { kind: string; }; answer: Model.SwitchView; };
   "alerts": { query?: { limit?: Maybe<number | string>; }; answer: Model.Page_AlertView_; };
   "alerts/open": { answer: Model.OpenAlerts; };
+  "alerts/{number}": { params: { number: number | string; }; answer: Model.AlertDetail; };
+  "channels": { answer: readonly Model.ChannelView[]; };
   "audit": {
     query?: {
       who?: Maybe<string>; about?: Maybe<string>; after?: Maybe<string>;
@@ -238,6 +240,7 @@ export interface Post {
   "switches/{kind}/set": {
     params: { kind: string; }; body: Model.SetKind; answer: Model.SwitchView;
   };
+  "channels/{name}/test": { params: { name: string; }; answer: Model.ActionResult; };
   "alerts/{number}/acknowledge": {
     params: { number: number | string; }; body: Model.Acknowledge; answer: Model.ActionResult;
   };

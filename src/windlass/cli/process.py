@@ -131,7 +131,10 @@ def console(
         set_up_logs(as_json=False, console=None)
         loaded.prepare()
         _tell(bound, link, "read-only" if read_only else "log in with the secret", open_it=open_it)
+        watcher = loaded.outside_watcher()
+        watcher.start()
         serve(site, bound)
+        watcher.stop()
     loaded.close()
 
 

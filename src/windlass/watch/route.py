@@ -161,12 +161,12 @@ def channels(console: KnownConsole) -> list[ChannelView]:
     return channel.listing(console.app.channels)
 
 
-@router.post("/channels/{name}/test", tags=["alerts"], responses=problems(404, 502))
+@router.post("/channels/{name}/test", tags=["alerts"], responses=problems(404, 409))
 def test_channel(
     name: Annotated[str, Path(max_length=100)], console: ReadyConsole, log: RequestLog
 ) -> ActionResult:
     """Send a test message to a channel now."""
-    return ActionResult(message=channel.test(console.app.channels, log, name))
+    return ActionResult(message=channel.try_out(console.app.channels, log, name))
 
 
 @router.post("/alerts/{number}/acknowledge", tags=["alerts"], responses=problems(404))

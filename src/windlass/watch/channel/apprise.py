@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from windlass.errors import BadInput
+from windlass.errors import BadInput, Undelivered
 from windlass.value.alert import Severity
-from windlass.watch.channel.base import Message, Undelivered
+from windlass.watch.channel.base import Message
 
 TYPES = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.CRITICAL: "failure"}
 

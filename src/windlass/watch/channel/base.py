@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from windlass.errors import WindlassError
 from windlass.value.alert import Severity
 
 SEND_SECONDS = 15.0
@@ -24,10 +23,6 @@ class Message:
     severity: Severity
     is_resolved: bool
     facts: dict[str, object]
-
-
-class Undelivered(WindlassError):
-    """A message that was not delivered; the text has no secrets."""
 
 
 class Sender(Protocol):

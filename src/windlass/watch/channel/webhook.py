@@ -15,8 +15,8 @@ import ssl
 import time
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from windlass.errors import BadInput
-from windlass.watch.channel.base import SEND_SECONDS, Message, Undelivered
+from windlass.errors import BadInput, Undelivered
+from windlass.watch.channel.base import SEND_SECONDS, Message
 
 SECRET_PREFIX = "whsec_"
 SHORTEST_SECRET = 16

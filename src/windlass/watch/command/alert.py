@@ -122,8 +122,8 @@ def show(
     console.print(shown)
 
 
-@cli.command()
-def test(
+@cli.command("test")
+def try_channel(
     channel: Annotated[
         str | None, typer.Argument(metavar="CHANNEL", help="The name of the channel.")
     ] = None,
@@ -148,7 +148,7 @@ def test(
                 shown.add_row(*row, each.quiet or "-", each.fallback or "-")
             console.print(shown)
         return
-    message = operate.test(loaded.channels, audit_log(loaded, None), channel)
+    message = operate.try_out(loaded.channels, audit_log(loaded, None), channel)
     print_json({"channel": channel, "ok": True}) if as_json else done(message)
 
 

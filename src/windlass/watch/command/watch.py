@@ -10,7 +10,7 @@ import typer
 from rich.text import Text
 
 from windlass.cli.load import AppArgument, AppOption, JsonOption, end_quietly, load_app
-from windlass.cli.log import LogOption, set_up_logs
+from windlass.cli.log import set_up_logs
 from windlass.cli.output import (
     console,
     count_text,
@@ -150,7 +150,7 @@ def audit(
     console.print(shown)
 
 
-def watch(app: AppArgument, as_json: LogOption = False) -> None:
+def watch(app: AppArgument, as_json: JsonOption = False) -> None:
     """Watch from outside until SIGTERM: alert when no worker is left or a database is gone."""
     end_quietly()
     loaded = load_app(app)

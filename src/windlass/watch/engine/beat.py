@@ -8,7 +8,7 @@ from windlass import telemetry
 from windlass.core.face import FaceLoop, Site
 from windlass.core.finish.store import MINUTE, work_of
 from windlass.database.connection import Connection
-from windlass.watch.channel.base import Undelivered
+from windlass.errors import Undelivered
 from windlass.watch.declare import Beat, Watching
 from windlass.watch.store import watch as store
 

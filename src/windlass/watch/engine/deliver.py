@@ -14,10 +14,10 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import Call, How
 from windlass.core.task.kind import Kind, Options, make_kind
-from windlass.errors import Cancel
+from windlass.errors import Cancel, Undelivered
 from windlass.value.alert import Severity
 from windlass.value.duration import format_duration
-from windlass.watch.channel.base import Message, Undelivered
+from windlass.watch.channel.base import Message
 from windlass.watch.declare import Channel, Watching
 from windlass.watch.model import AlertView
 from windlass.watch.store import alert as store
@@ -69,7 +69,7 @@ def delivery(channel: Channel, stage: str, alerts: Sequence[int]) -> Call:
     return Call((channel.name, stage, list(alerts)), {}, None)
 
 
-def test_message(channel: Channel) -> Message:
+def trial_message(channel: Channel) -> Message:
     """A message that shows whether a channel works."""
     text = f"This is a test of the channel {channel.name!r}. No action is needed."
     facts: dict[str, object] = {"what": "test", "channel": channel.name}

@@ -21,9 +21,10 @@ from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
 from windlass.database.database import first_line
+from windlass.errors import Undelivered
 from windlass.value.alert import Severity
 from windlass.value.twin import in_thread
-from windlass.watch.channel.base import Message, Undelivered
+from windlass.watch.channel.base import Message
 from windlass.watch.declare import Channel, Watching
 from windlass.watch.engine.watcher import Watcher, watcher_at
 from windlass.watch.store import watch as store

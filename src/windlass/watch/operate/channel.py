@@ -9,7 +9,7 @@ from windlass.errors import Unknown
 from windlass.value.duration import format_duration
 from windlass.view.action import Action
 from windlass.watch.declare import Channel
-from windlass.watch.engine.deliver import test_message
+from windlass.watch.engine.deliver import trial_message
 from windlass.watch.model import ChannelView, SeverityName
 from windlass.watch.operate.audit import AuditLog
 
@@ -30,12 +30,12 @@ def listing(channels: Mapping[str, Channel]) -> list[ChannelView]:
     ]
 
 
-def test(channels: Mapping[str, Channel], log: AuditLog, name: str) -> str:
+def try_out(channels: Mapping[str, Channel], log: AuditLog, name: str) -> str:
     """Send a test message now; raises Undelivered if the channel does not take it."""
     channel = channels.get(name)
     if channel is None:
         known = ", ".join(channels) or "none"
         raise Unknown(f"no channel is named {name!r}; declared are: {known}")
     with log.record(Action.ALERT_TEST, name) as entry:
-        channel.sender.send(test_message(channel))
+        channel.sender.send(trial_message(channel))
         return entry.says(f"a test message was sent to {name}")
