@@ -142,9 +142,9 @@ class App:
         self.external = Externals(self, self.fleet, self.registry)
         # Every worker runs these, whichever kinds it serves: holds of stock lapse, alerts arrive.
         lapse = lapse_kind(lambda: [(shard.database, shard.clock) for shard in self.fleet.shards])
-        self._watching = Watching(optional_duration(late_after, "late_after"))
-        deliver = delivery_kind(self._watching, self.fleet, self.submit)
-        self._own = {kind.name: kind for kind in (lapse, deliver)}
+        self.watching = Watching(optional_duration(late_after, "late_after"))
+        deliver = delivery_kind(self.watching, self.fleet, self.submit)
+        self.own_kinds = {kind.name: kind for kind in (lapse, deliver)}
 
     # Declaring
 
@@ -396,7 +396,7 @@ class App:
             concurrency=concurrency or self.settings.concurrency,
             until_idle=until_idle,
         )
-        chosen = {**self.registry.chosen(list(kinds or [])), **self._own}
+        chosen = {**self.registry.chosen(list(kinds or [])), **self.own_kinds}
         served = dict.fromkeys(self.fleet.named(name) for name in shards or ())
         if self.fleet.single is None:
             served = served or dict.fromkeys(self.fleet.shards)
@@ -405,13 +405,13 @@ class App:
 
     def outside_watcher(self) -> OutsideWatcher:
         """Watches all databases beside the workers; `windlass watch` and the console run it."""
-        kind = self._own[DELIVER]
+        kind = self.own_kinds[DELIVER]
         return OutsideWatcher(self.fleet, self.registry, kind, worker_for=self._worker_for)
 
     @property
     def channels(self) -> Mapping[str, Channel]:
         """Where alerts go, by name."""
-        return self._watching.channels
+        return self.watching.channels
 
     def _worker_for(self, shard: Shard, kind: Kind, only: Only) -> Worker:
         """A worker that runs one row."""
@@ -465,7 +465,7 @@ class App:
         only critical alerts are delivered. `fallback` names the channel, declared before, that
         gets what this one cannot deliver.
         """
-        self._watching.alert_to(
+        self.watching.alert_to(
             url,
             severity=severity,
             kinds=kinds,
@@ -488,11 +488,11 @@ class App:
 
         The limit is the share of items that may fail, or the number of deaths in an hour.
         """
-        self._watching.alert_on(what, kinds=kinds, severity=severity, limit=limit)
+        self.watching.alert_on(what, kinds=kinds, severity=severity, limit=limit)
 
     def beat_to(self, url: str, *, kind: str | None = None, every: Duration = "1m") -> None:
         """Call a URL every so often while workers live, or while `kind` succeeds."""
-        self._watching.beat_to(url, kind=kind, every=every)
+        self.watching.beat_to(url, kind=kind, every=every)
 
     amigrate = awaited(migrate)
 

@@ -105,6 +105,7 @@ class SweepRunner:
         """Learn what the rows of the sweep say now."""
         if self._rounds.see(row):
             self._claim_soon()
+        self.calls.is_noted = row is not None and row.error is not None
         if self.retry is not None:
             self.retry.is_due = is_retry_due
         elif is_retry_due:

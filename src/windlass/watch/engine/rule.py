@@ -47,7 +47,10 @@ SILENT = "it missed its heartbeat"
 
 # Problems that last. When they are not found any more, they are gone.
 LASTING = frozenset(
-    ("run failed", "run late", "late", "no worker", "workers dying", "unknown kind", "failing")
+    (
+        *("run failed", "run late", "late", "no worker", "workers dying", "unknown kind"),
+        *("failing", "source"),
+    )
 )
 # Problems that happen. They are gone when they did not happen again for this long.
 GONE_AFTER = {
@@ -138,6 +141,10 @@ def lasts(look: Look) -> Iterator[Problem]:
     yield from _unknown(look)
     yield from _runs(look)
     yield from _failing(look)
+    for row in sweep.listing(look.connection):
+        if row.error is not None:
+            text = f"sweep {row.name!r} cannot read its source: {row.error}"
+            yield Problem("source", row.name, text)
     dead = [each for each in look.workers if each.left_why == SILENT]
     if len(dead) > look.watching.limit("workers dying", "", DEATHS_AN_HOUR):
         hosts = ", ".join(sorted({each.host for each in dead}))
