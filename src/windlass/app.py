@@ -396,7 +396,10 @@ class App:
             concurrency=concurrency or self.settings.concurrency,
             until_idle=until_idle,
         )
-        chosen = {**self.registry.chosen(list(kinds or [])), **self.own_kinds}
+        own = self.own_kinds
+        if until_idle and not self.watching.channels:
+            own = {name: kind for name, kind in own.items() if name != DELIVER}
+        chosen = {**self.registry.chosen(list(kinds or [])), **own}
         served = dict.fromkeys(self.fleet.named(name) for name in shards or ())
         if self.fleet.single is None:
             served = served or dict.fromkeys(self.fleet.shards)

@@ -9,8 +9,8 @@ from tests.fixture.console import Console, opened
 from windlass import App
 from windlass.clock import SECOND, ManualClock
 from windlass.core.alert import store as alert_store
+from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import note, raise_alert
-from windlass.value.alert import Problem
 from windlass.watch.operate import change
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -30,7 +30,7 @@ class Tower:
         self.clock.advance(SECOND)
         number, now = next(self._numbers), self.clock.now()
         write = note if what == "breaker closed" else raise_alert
-        problem = Problem(what, kind, f"{what}!")
+        problem = Trouble(what, kind, f"{what}!")
         self.app.database.write(lambda connection: write(connection, number, problem, now=now))
         found = (each for each in self.app.alerts() if (each.what, each.kind) == (what, kind))
         return next(found).id

@@ -7,8 +7,8 @@ import typer
 
 from tests.fixture.command import open_module
 from windlass.cli import command
+from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import raise_alert
-from windlass.value.alert import Problem
 from windlass.view.action import Action, whoami
 from windlass.watch.operate import audit
 
@@ -176,7 +176,7 @@ def test_an_alert_is_acknowledged_and_recalled(windlass, yard):
     now = yard.app.clock.now()
     yard.app.database.write(
         lambda connection: raise_alert(
-            connection, 7, Problem("poison", "tell", "it kills its workers"), now=now
+            connection, 7, Trouble("poison", "tell", "it kills its workers"), now=now
         )
     )
 

@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+from windlass.core.alert.model import SEVERITIES, Severity, Trouble
 from windlass.errors import BadInput
-from windlass.value.alert import SEVERITIES, Problem, Severity
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.window import Window, parse_window
 from windlass.watch.channel.base import Sender
@@ -133,7 +133,7 @@ class Watching:
         sender = sender_of(url, only_http=True)
         self.beats.append(Beat(sender, kind, parse_duration(every, what="every")))
 
-    def judged(self, problem: Problem) -> Severity | None:
+    def judged(self, problem: Trouble) -> Severity | None:
         """How bad a problem is for this app; None if it raises no alert."""
         severity: Severity | None = problem.weight
         for change in self._about(problem.what, problem.kind):

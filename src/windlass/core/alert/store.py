@@ -10,15 +10,15 @@ from __future__ import annotations
 from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from windlass.core.alert.model import LONGEST_TEXT, Trouble, cause_of
 from windlass.database.schema import acknowledgement, alert, trouble
-from windlass.value.alert import LONGEST_TEXT, Problem, cause_of
 
 KEEP = 30 * 24 * 60 * 60 * 1_000_000
 # Alerts that a problem is over, and the alert of that problem.
 ENDS = {"breaker closed": "breaker opened"}
 
 
-def raise_alert(connection: Connection, number: int, problem: Problem, *, now: int) -> bool:
+def raise_alert(connection: Connection, number: int, problem: Trouble, *, now: int) -> bool:
     """Raise an alert under a new number, or count on the open alert of the cause.
 
     Returns whether the alert is new. Another report opens an alert that was acknowledged.
@@ -31,7 +31,7 @@ def raise_alert(connection: Connection, number: int, problem: Problem, *, now: i
     return False
 
 
-def keep_alert(connection: Connection, number: int, problem: Problem, *, now: int) -> bool:
+def keep_alert(connection: Connection, number: int, problem: Trouble, *, now: int) -> bool:
     """Raise an alert under a new number, unless the cause has one; returns whether it is new.
 
     For a state that lasts and is noticed again and again: it counts once.
@@ -43,7 +43,7 @@ def keep_alert(connection: Connection, number: int, problem: Problem, *, now: in
     return _begin(connection, number, problem, now=now)
 
 
-def _begin(connection: Connection, number: int, problem: Problem, *, now: int) -> bool:
+def _begin(connection: Connection, number: int, problem: Trouble, *, now: int) -> bool:
     """Write a new alert; False if another transaction has raised it at the same moment."""
     try:
         with connection.begin_nested():
@@ -63,7 +63,7 @@ def _begin(connection: Connection, number: int, problem: Problem, *, now: int) -
     return True
 
 
-def note(connection: Connection, number: int, problem: Problem, *, now: int) -> None:
+def note(connection: Connection, number: int, problem: Trouble, *, now: int) -> None:
     """Write an alert that is resolved from the start: something that a person should know."""
     connection.execute(
         insert(trouble).values(
@@ -121,7 +121,7 @@ def prune(connection: Connection, *, now: int) -> int:
     return connection.execute(delete(alert).where(*gone)).rowcount
 
 
-def _count(connection: Connection, problem: Problem, *, now: int) -> bool:
+def _count(connection: Connection, problem: Trouble, *, now: int) -> bool:
     changed = connection.execute(
         update(trouble)
         .where(trouble.c.cause == problem.cause)
@@ -134,7 +134,7 @@ def _count(connection: Connection, problem: Problem, *, now: int) -> bool:
     return bool(changed.rowcount)
 
 
-def _write(connection: Connection, number: int, problem: Problem, *, now: int) -> None:
+def _write(connection: Connection, number: int, problem: Trouble, *, now: int) -> None:
     connection.execute(
         insert(alert).values(
             id=number,

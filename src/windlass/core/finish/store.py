@@ -7,10 +7,10 @@ from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, delete, func, insert, select
 
+from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import raise_alert
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import failure, stat, task
-from windlass.value.alert import Problem
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.status import Status
@@ -42,8 +42,8 @@ class PoisonAlert:
     now: int
 
     @property
-    def problem(self) -> Problem:
-        return Problem("poison", self.kind, self.text, task_id=self.task_id)
+    def problem(self) -> Trouble:
+        return Trouble("poison", self.kind, self.text, task_id=self.task_id)
 
 
 @dataclass

@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 from windlass import telemetry
 from windlass.clock import SECOND, Clock
+from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import note, raise_alert
 from windlass.core.limit import store as limit_store
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Run
 from windlass.database.connection import Connection
 from windlass.database.database import Database, Numbers
-from windlass.value.alert import Problem
 from windlass.value.breaker import CLOSED, Breaker, BreakerState, BreakerTerms
 from windlass.value.duration import format_duration
 from windlass.value.outcome import Failed, Retried, Snoozed
@@ -232,9 +232,9 @@ class Breakers:
             return
         number = self._numbers.take(inside=connection)[0]
         if move.opened:
-            raise_alert(connection, number, Problem("breaker opened", move.kind, text), now=now)
+            raise_alert(connection, number, Trouble("breaker opened", move.kind, text), now=now)
         else:
-            note(connection, number, Problem("breaker closed", move.kind, text), now=now)
+            note(connection, number, Trouble("breaker closed", move.kind, text), now=now)
 
     def _change(self, kind: str, decide: Callable[[Breaker], Breaker]) -> tuple[Breaker, Breaker]:
         def work(connection: Connection) -> tuple[Breaker, Breaker]:

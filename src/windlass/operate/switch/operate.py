@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from windlass.clock import Clock
+from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import note
 from windlass.core.limit import store as limit_store
 from windlass.core.limit.store import Switch
@@ -17,7 +18,6 @@ from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
 from windlass.errors import BadInput
-from windlass.value.alert import Problem
 from windlass.value.breaker import CLOSED
 from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.rate import parse_rate, rate_text
@@ -137,7 +137,7 @@ def set_(shard: Shard, kind: str, *, changes: dict[str, Any], who: str | None = 
         if before[0].breaker.is_open and not after.breaker.is_open:
             number, now = shard.numbers.take(inside=connection)[0], shard.clock.now()
             text = f"breaker of {kind!r} closed by {(who or whoami())[:255]}"
-            note(connection, number, Problem("breaker closed", kind, text), now=now)
+            note(connection, number, Trouble("breaker closed", kind, text), now=now)
 
     shard.database.write(work)
 

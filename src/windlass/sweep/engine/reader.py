@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from windlass import telemetry
+from windlass.core.alert.model import Trouble
 from windlass.core.face import Site
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
@@ -32,7 +33,6 @@ from windlass.source.contract import (
 from windlass.sweep.model import Range, terms_of
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
-from windlass.value.alert import Problem
 
 T = TypeVar("T")
 Row = tuple[Key, Any]
@@ -107,7 +107,7 @@ class SourceCalls:
             is_new = store.note_error(connection, name, error)
             if is_new:
                 text = f"sweep {name!r} cannot read its source: {error}"
-                store.raise_alert(connection, self._site, Problem("source", name, text))
+                store.raise_alert(connection, self._site, Trouble("source", name, text))
             return is_new
 
         if self._site.database.write(work):

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from windlass import telemetry
+from windlass.core.alert.model import Trouble
 from windlass.core.face import Site, Workplace
 from windlass.core.ring import store as ring_store
 from windlass.core.shard.fleet import Fleet
@@ -33,7 +34,6 @@ from windlass.sweep.model import (
 )
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
-from windlass.value.alert import Problem
 
 # The key by which a new sweep finds its shard.
 SWEEP_KEY = "windlass:sweep"
@@ -106,7 +106,7 @@ def take_over(site: Site, kind: Kind) -> None:
                 f"round {over.round} of sweep {kind.name!r} was given up after {over.done} items, "
                 f"because its source has changed to {name_of(source)}; the next round is due"
             )
-            store.note(connection, site, Problem("source", kind.name, text))
+            store.note(connection, site, Trouble("source", kind.name, text))
         return over
 
     over = site.database.write(work)

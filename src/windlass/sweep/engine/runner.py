@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 from windlass import telemetry
+from windlass.core.alert.model import Trouble
 from windlass.core.face import Workplace
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
@@ -23,7 +24,6 @@ from windlass.sweep.model import Range, RoundView, SweepRow, stragglers, terms_o
 from windlass.sweep.store import range as store
 from windlass.sweep.store import sweep as sweep_store
 from windlass.sweep.store.range import Claim, ClaimRequest, Completed, Save
-from windlass.value.alert import Problem
 
 # How many ranges of one sweep a worker has; the rest is for other workers, and for later.
 MOST_RANGES = 4
@@ -217,21 +217,17 @@ class SweepRunner:
         )
         self._site.database.write(
             lambda connection: sweep_store.note(
-                connection, self._site, Problem("straggler", self.name, text)
+                connection, self._site, Trouble("straggler", self.name, text)
             )
         )
         telemetry.emit("range.straggles", sweep=self.name, range=found.id)
 
     def _alert_of_failures(self, connection: Connection, over: RoundView) -> None:
-        if not over.failed:
-            text = f"round {over.round} of sweep {self.name!r} ended without failed items"
-            sweep_store.resolve(connection, self._site, self.name, what="failures", text=text)
-            return
         text = (
             f"round {over.round} of sweep {self.name!r} ended with {over.failed} failed "
             f"items, {over.done} were done; see: windlass sweep failures {self.name}"
         )
-        problem = Problem("failures", self.name, text, times=over.failed)
+        problem = Trouble("failures", self.name, text, times=over.failed)
         sweep_store.raise_alert(connection, self._site, problem)
 
     def _claim_soon(self) -> None:
@@ -355,7 +351,7 @@ class SweepRunner:
         def work(connection: Connection) -> Completed:
             ended = store.complete(connection, save, sweep=self.name, end=each.end, now=now)
             over = ended.over
-            if over is not None:
+            if over is not None and over.failed:
                 self._alert_of_failures(connection, over)
             return ended
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, and_, case, delete, insert, or_, select, update
 
+from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import raise_alert
 from windlass.database.schema import range_, sweep_failure
 from windlass.sweep.model import Range, RangeOrder, RoundView, Tile, lose
@@ -24,7 +25,6 @@ from windlass.sweep.store import failed_item
 from windlass.sweep.store import sweep as sweeps
 from windlass.sweep.store.failed_item import FailedItem
 from windlass.sweep.store.sweep import new_range
-from windlass.value.alert import Problem
 from windlass.value.status import Status
 
 OPEN = (Status.WAITING, Status.RUNNING)
@@ -149,7 +149,7 @@ def _fail_as_poison(
     failure = FailedItem(number, poison, error, found.round, lost)
     failed_item.add(connection, found.sweep, [failure], now=request.now)
     text = f"sweep {found.sweep!r} skipped key {poison}, which failed as {error}"
-    raise_alert(connection, alert, Problem("poison", found.sweep, text), now=request.now)
+    raise_alert(connection, alert, Trouble("poison", found.sweep, text), now=request.now)
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from windlass.core.alert.model import Severity
 from windlass.errors import BadInput, Undelivered
-from windlass.value.alert import Severity
 from windlass.watch.channel.base import Message
 
 TYPES = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.CRITICAL: "failure"}

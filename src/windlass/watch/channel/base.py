@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from windlass.value.alert import Severity
+from windlass.core.alert.model import Severity
 
 SEND_SECONDS = 15.0
 

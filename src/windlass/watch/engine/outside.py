@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from windlass import telemetry
+from windlass.core.alert.model import Severity
 from windlass.core.face import Runnable, Site
 from windlass.core.fetch.claim import Only
 from windlass.core.loop import Loop
@@ -22,7 +23,6 @@ from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
 from windlass.database.database import first_line
 from windlass.errors import Undelivered
-from windlass.value.alert import Severity
 from windlass.value.twin import in_thread
 from windlass.watch.channel.base import Message
 from windlass.watch.declare import Channel, Watching

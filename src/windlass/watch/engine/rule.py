@@ -14,6 +14,7 @@ from functools import cached_property
 import msgspec
 
 from windlass.clock import SECOND
+from windlass.core.alert.model import Trouble
 from windlass.core.cron import store as cron
 from windlass.core.face import Site
 from windlass.core.finish.store import MINUTE
@@ -27,11 +28,10 @@ from windlass.database.connection import Connection
 from windlass.sweep.model import is_sweep
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep
-from windlass.value.alert import Problem
 from windlass.value.duration import format_duration
 from windlass.watch.declare import Watching
 from windlass.watch.store import watch as store
-from windlass.watch.store.watch import Tally
+from windlass.watch.store.watch import MinuteTally
 
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
@@ -49,7 +49,7 @@ SILENT = "it missed its heartbeat"
 LASTING = frozenset(
     (
         *("run failed", "run late", "late", "no worker", "workers dying", "unknown kind"),
-        *("failing", "source"),
+        *("failing", "source", "failures"),
     )
 )
 # Problems that happen. They are gone when they did not happen again for this long.
@@ -82,7 +82,7 @@ class Look:
     now: int
 
     @cached_property
-    def tallies(self) -> list[Tally]:
+    def tallies(self) -> list[MinuteTally]:
         since = min(self.state.minute or self.minute, self.minute - SHARE_MINUTES)
         return store.tallies(self.connection, since=since)
 
@@ -113,7 +113,7 @@ class Look:
         return held_back(kind, switch, now=self.now) is None
 
 
-def happened(look: Look) -> Iterator[Problem]:
+def happened(look: Look) -> Iterator[Trouble]:
     """What happened since the last look; counts it as told."""
     state, is_first = look.state, look.state.minute == 0
     failed: Counter[str] = Counter()
@@ -135,7 +135,7 @@ def happened(look: Look) -> Iterator[Problem]:
     state.counted = dict(recent)
 
 
-def lasts(look: Look) -> Iterator[Problem]:
+def lasts(look: Look) -> Iterator[Trouble]:
     """What is wrong now."""
     yield from _held_up(look)
     yield from _unknown(look)
@@ -144,11 +144,16 @@ def lasts(look: Look) -> Iterator[Problem]:
     for row in sweep.listing(look.connection):
         if row.error is not None:
             text = f"sweep {row.name!r} cannot read its source: {row.error}"
-            yield Problem("source", row.name, text)
+            yield Trouble("source", row.name, text)
+        over = next(iter(sweep.rounds(look.connection, row.name, limit=1)), None)
+        if over is not None and over.failed:
+            text = f"the last round of sweep {row.name!r} ended with {over.failed} failed items"
+            see = f"windlass sweep failures {row.name}"
+            yield Trouble("failures", row.name, f"{text}; see: {see}", times=over.failed)
     dead = [each for each in look.workers if each.left_why == SILENT]
     if len(dead) > look.watching.limit("workers dying", "", DEATHS_AN_HOUR):
         hosts = ", ".join(sorted({each.host for each in dead}))
-        yield Problem(
+        yield Trouble(
             "workers dying",
             "",
             f"{len(dead)} workers missed their heartbeat in the last hour, on {hosts}; "
@@ -158,7 +163,7 @@ def lasts(look: Look) -> Iterator[Problem]:
 
 def recovered(look: Look) -> Iterator[str]:
     """The kinds of crons and flows that have succeeded since they failed last."""
-    last: dict[str, Tally] = {}
+    last: dict[str, MinuteTally] = {}
     for tally in sorted(look.tallies):
         if tally.failed or tally.done:
             last[tally.kind] = tally
@@ -169,7 +174,7 @@ def recovered(look: Look) -> Iterator[str]:
             yield name
 
 
-def _failed(look: Look, name: str, count: int) -> Problem | None:
+def _failed(look: Look, name: str, count: int) -> Trouble | None:
     kind = look.kinds.get(name)
     if kind is None or kind.face in ("rolling", "sweep"):
         # Single items may fail; a share of them may not.
@@ -179,16 +184,16 @@ def _failed(look: Look, name: str, count: int) -> Problem | None:
     if kind.face == "flow":
         text = f"{count} runs of flow {name!r} failed" if count > 1 else f"flow {name!r} failed"
         see = f"windlass flow list --flow {name} --status failed"
-        return Problem("flow failed", name, f"{text}{cause}; see: {see}", times=count)
+        return Trouble("flow failed", name, f"{text}{cause}; see: {see}", times=count)
     see = f"windlass task list --kind {name} --status failed"
     if kind.schedule is not None:
         text = f"cron {name!r} failed{cause}; see: {see}"
-        return Problem("cron failed", name, text, times=count)
+        return Trouble("cron failed", name, text, times=count)
     text = f"{count} tasks of {name!r} failed" if count > 1 else f"a task of {name!r} failed"
-    return Problem("task failed", name, f"{text} for good{cause}; see: {see}", times=count)
+    return Trouble("task failed", name, f"{text} for good{cause}; see: {see}", times=count)
 
 
-def _deaths(look: Look, *, is_first: bool) -> Iterator[Problem]:
+def _deaths(look: Look, *, is_first: bool) -> Iterator[Trouble]:
     state = look.state
     dead = [
         each
@@ -200,10 +205,10 @@ def _deaths(look: Look, *, is_first: bool) -> Iterator[Problem]:
         names = ", ".join(f"{each.id} on {each.host} (pid {each.pid})" for each in dead[:5])
         more = f" and {len(dead) - 5} more" if len(dead) > 5 else ""
         text = f"worker {names}{more} missed its heartbeat; its work was taken over"
-        yield Problem("worker dead", "", text, times=len(dead))
+        yield Trouble("worker dead", "", text, times=len(dead))
 
 
-def _held_up(look: Look) -> Iterator[Problem]:
+def _held_up(look: Look) -> Iterator[Trouble]:
     """Kinds with due rows that nobody runs, or that wait for long."""
     free = {name: kind for name, kind in look.kinds.items() if look.is_free(kind)}
     until = {name: kind.due_until(look.now) for name, kind in free.items() if kind.has_rows}
@@ -220,13 +225,13 @@ def _held_up(look: Look) -> Iterator[Problem]:
         if not look.is_served(name):
             if waits > UNSERVED_AFTER:
                 text = f"no worker serves {name!r}, and its oldest row is due since {since}"
-                yield Problem("no worker", name, f"{text}; start one: windlass worker")
+                yield Trouble("no worker", name, f"{text}; start one: windlass worker")
         elif kind.period is None and waits > (kind.late_after or look.watching.late_after or DAY):
             text = f"the oldest row of {name!r} is due since {since}"
-            yield Problem("late", name, f"{text}; see: windlass status")
+            yield Trouble("late", name, f"{text}; see: windlass status")
 
 
-def _unserved_sweep(look: Look, name: str) -> Iterator[Problem]:
+def _unserved_sweep(look: Look, name: str) -> Iterator[Trouble]:
     if look.is_served(name):
         return
     row = sweep.get(look.connection, name)
@@ -234,10 +239,10 @@ def _unserved_sweep(look: Look, name: str) -> Iterator[Problem]:
     if row is None or not (is_open or (row.due_at is not None and row.due_at <= look.now)):
         return
     text = f"no worker serves sweep {name!r}, and its round waits; start one: windlass worker"
-    yield Problem("no worker", name, text)
+    yield Trouble("no worker", name, text)
 
 
-def _unknown(look: Look) -> Iterator[Problem]:
+def _unknown(look: Look) -> Iterator[Trouble]:
     registry = look.site.registry
     served = {kind for each in look.workers if each.left_at is None for kind in each.declared}
     known = {*registry.kinds, *registry.own, *registry.templates, *served}
@@ -245,22 +250,22 @@ def _unknown(look: Look) -> Iterator[Problem]:
         if not kind.startswith("windlass:"):
             text = f"rows of kind {kind!r} wait, but no app declares it"
             see = f"windlass task list --kind {kind}"
-            yield Problem("unknown kind", kind, f"{text}; see: {see}")
+            yield Trouble("unknown kind", kind, f"{text}; see: {see}")
 
 
-def _runs(look: Look) -> Iterator[Problem]:
+def _runs(look: Look) -> Iterator[Trouble]:
     for name, partition, error in store.failed_runs(look.connection, since=look.now - DAY):
         cause = "" if error is None else f": {error.splitlines()[0][:300]}"
         text = f"run {_run(name, partition)} failed{cause}; see: windlass control show {name}"
-        yield Problem("run failed", name[:100], text, subject=f"{name}/{partition}")
+        yield Trouble("run failed", name[:100], text, subject=f"{name}/{partition}")
     for name, partition, expired in store.late_runs(look.connection, now=look.now):
         over = format_duration(max(SECOND, (look.now - expired) // SECOND * SECOND))
         text = f"run {_run(name, partition)} is past its time for {over} and has not ended"
         see = f"windlass control show {name}"
-        yield Problem("run late", name[:100], f"{text}; see: {see}", subject=f"{name}/{partition}")
+        yield Trouble("run late", name[:100], f"{text}; see: {see}", subject=f"{name}/{partition}")
 
 
-def _failing(look: Look) -> Iterator[Problem]:
+def _failing(look: Look) -> Iterator[Trouble]:
     """Rolling kinds and sweeps of which too large a share fails."""
     since = look.minute - SHARE_MINUTES
     for name, kind in look.kinds.items():
@@ -271,10 +276,10 @@ def _failing(look: Look) -> Iterator[Problem]:
         share = look.watching.limit("failing", name, FAILED_SHARE)
         if failed >= FEWEST_FAILED and failed > share * ended:
             part = f"{failed / ended:.0%} of {ended:,} items of {name!r} failed"
-            yield Problem("failing", name, f"{part} in the last {SHARE_MINUTES} minutes")
+            yield Trouble("failing", name, f"{part} in the last {SHARE_MINUTES} minutes")
 
 
-def _sums(tallies: Sequence[Tally]) -> tuple[int, int]:
+def _sums(tallies: Sequence[MinuteTally]) -> tuple[int, int]:
     failed = sum(each.failed for each in tallies)
     return failed, failed + sum(each.done for each in tallies)
 

@@ -14,13 +14,13 @@ import msgspec
 from windlass import telemetry
 from windlass.clock import SECOND
 from windlass.core.alert import store as alert_store
+from windlass.core.alert.model import Trouble
 from windlass.core.face import FaceLoop, Site
 from windlass.core.task.declare import How
 from windlass.core.task.enqueue import TaskWriter
 from windlass.core.task.kind import Kind
 from windlass.core.wake.bell import Bell
 from windlass.database.connection import Connection
-from windlass.value.alert import Problem
 from windlass.watch.declare import Channel, Watching
 from windlass.watch.engine.deliver import delivery
 from windlass.watch.engine.rule import (
@@ -118,7 +118,7 @@ class Watcher(FaceLoop):
                 alert_store.resolve_cause(look.connection, cause, text=text, now=look.now)
                 telemetry.emit("alert.resolved", cause=cause, text=text)
 
-    def _judged(self, problems: Iterable[Problem]) -> Iterable[Problem]:
+    def _judged(self, problems: Iterable[Trouble]) -> Iterable[Trouble]:
         for problem in problems:
             severity = self._watching.judged(problem)
             if severity is not None:
@@ -169,7 +169,7 @@ def stage_of(channel: Channel, row: TroubleRow, *, is_quiet: bool, now: int) -> 
 def _gone(
     cause: str,
     last_at: int,
-    found: Mapping[str, Problem],
+    found: Mapping[str, Trouble],
     recovered_kinds: set[str],
     *,
     now: int,

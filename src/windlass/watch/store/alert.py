@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from sqlalchemy import Connection, RowMapping, delete, func, select, update
 
+from windlass.core.alert.model import SEVERITIES, Severity
 from windlass.core.alert.store import ENDS
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import acknowledgement, alert, trouble
-from windlass.value.alert import SEVERITIES, Severity
 from windlass.watch.model import Acknowledgement, AlertView, SeverityName
 from windlass.watch.store.watch import TroubleRow
 

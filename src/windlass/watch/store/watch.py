@@ -17,7 +17,7 @@ RUNS_READ = 100
 DELIVERIES_READ = 200
 
 
-class Tally(NamedTuple):
+class MinuteTally(NamedTuple):
     """What ended of a kind in one minute."""
 
     minute: int
@@ -68,14 +68,14 @@ def keep_state(connection: Connection, name: str, state: str) -> None:
     connection.execute(update(watch).where(watch.c.name == name).values(state=state))
 
 
-def tallies(connection: Connection, *, since: int) -> list[Tally]:
+def tallies(connection: Connection, *, since: int) -> list[MinuteTally]:
     """What ended since that minute, by minute and kind."""
     rows = connection.execute(
         select(stat.c.minute, stat.c.kind, func.sum(stat.c.done), func.sum(stat.c.failed))
         .where(stat.c.minute >= since)
         .group_by(stat.c.minute, stat.c.kind)
     )
-    return [Tally(minute, kind, int(done), int(failed)) for minute, kind, done, failed in rows]
+    return [MinuteTally(minute, kind, int(done), int(bad)) for minute, kind, done, bad in rows]
 
 
 def last_error(connection: Connection, kind: str) -> str | None:

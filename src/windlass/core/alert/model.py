@@ -49,7 +49,7 @@ SEVERITIES = {
 
 
 @dataclass(frozen=True)
-class Problem:
+class Trouble:
     """What is wrong with what: one cause, which is one alert for as long as it lasts."""
 
     what: str
