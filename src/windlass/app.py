@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
@@ -30,6 +30,7 @@ from windlass.core.task.kind import (
     Registry,
     TaskOptions,
     make_kind,
+    optional_duration,
     takes,
 )
 from windlass.database.bound import BoundOptions, make_bounds
@@ -54,6 +55,9 @@ from windlass.value.payload import LARGEST_PAYLOAD
 from windlass.value.task import TaskView
 from windlass.value.twin import awaited, twin
 from windlass.view.listing import Listing
+from windlass.watch.declare import Channel, Watching
+from windlass.watch.engine.deliver import DELIVER, delivery_kind
+from windlass.watch.engine.outside import OutsideWatcher
 from windlass.watch.model import AlertView
 from windlass.watch.operate import alert
 from windlass.worker.team import Team
@@ -97,6 +101,7 @@ class App:
         grace: Duration = "30s",
         max_payload: int = LARGEST_PAYLOAD,
         guard: bool = True,
+        late_after: Duration | None = "10m",
         clock: Clock | None = None,
         **bounds: Unpack[BoundOptions],
     ) -> None:
@@ -137,10 +142,11 @@ class App:
         self.flow = FlowDeclarer(self.registry, self.flows)
         self.flow_template = Templates(self.fleet, self.registry, self.flow)
         self.external = Externals(self, self.fleet, self.registry)
-        # Every worker runs it: holds of stock lapse whichever kinds a worker serves.
-        self._lapse = lapse_kind(
-            lambda: [(shard.database, shard.clock) for shard in self.fleet.shards]
-        )
+        # Every worker runs these, whichever kinds it serves: holds of stock lapse, alerts arrive.
+        lapse = lapse_kind(lambda: [(shard.database, shard.clock) for shard in self.fleet.shards])
+        self.watching = Watching(optional_duration(late_after, "late_after"))
+        deliver = delivery_kind(self.watching, self.fleet, self.submit)
+        self.own_kinds = {kind.name: kind for kind in (lapse, deliver)}
 
     # Declaring
 
@@ -392,12 +398,25 @@ class App:
             concurrency=concurrency or self.settings.concurrency,
             until_idle=until_idle,
         )
-        chosen = {**self.registry.chosen(list(kinds or [])), self._lapse.name: self._lapse}
+        own = self.own_kinds
+        if until_idle and not self.watching.channels:
+            own = {name: kind for name, kind in own.items() if name != DELIVER}
+        chosen = {**self.registry.chosen(list(kinds or [])), **own}
         served = dict.fromkeys(self.fleet.named(name) for name in shards or ())
         if self.fleet.single is None:
             served = served or dict.fromkeys(self.fleet.shards)
             return Team(self.fleet, list(served), self.registry, chosen, settings)
         return Worker(self.fleet.single, self.registry, chosen, settings)
+
+    def outside_watcher(self) -> OutsideWatcher:
+        """Watches all databases beside the workers; `windlass watch` and the console run it."""
+        kind = self.own_kinds[DELIVER]
+        return OutsideWatcher(self.fleet, self.registry, kind, worker_for=self._worker_for)
+
+    @property
+    def channels(self) -> Mapping[str, Channel]:
+        """Where alerts go, by name."""
+        return self.watching.channels
 
     def _worker_for(self, shard: Shard, kind: Kind, only: Only) -> Worker:
         """A worker that runs one row."""
@@ -432,6 +451,54 @@ class App:
         return alert.listing(self.fleet, limit=limit)
 
     aalerts = awaited(alerts)
+
+    def alert_to(
+        self,
+        url: str,
+        *,
+        severity: str = "warning",
+        kinds: Collection[str] | None = None,
+        every: Duration | None = "10m",
+        quiet: str | None = None,
+        name: str | None = None,
+        fallback: str | None = None,
+        secret: str | None = None,
+    ) -> None:
+        """Deliver alerts of this severity or worse to a channel, and again `every` while open.
+
+        The URL is one of Apprise's, or `webhook+https://` for signed JSON. In the window `quiet`
+        only critical alerts are delivered. `fallback` names the channel, declared before, that
+        gets what this one cannot deliver.
+        """
+        self.watching.alert_to(
+            url,
+            severity=severity,
+            kinds=kinds,
+            every=every,
+            quiet=quiet,
+            name=name,
+            fallback=fallback,
+            secret=secret,
+        )
+
+    def alert_on(
+        self,
+        what: str,
+        *,
+        kinds: Collection[str] | None = None,
+        severity: str | None = None,
+        limit: float | None = None,
+    ) -> None:
+        """Change one sort of alert, for all kinds or some: its severity, or "off", and its limit.
+
+        The limit is the share of items that may fail, or the number of deaths in an hour.
+        """
+        self.watching.alert_on(what, kinds=kinds, severity=severity, limit=limit)
+
+    def beat_to(self, url: str, *, kind: str | None = None, every: Duration = "1m") -> None:
+        """Call a URL every so often while workers live, or while `kind` succeeds."""
+        self.watching.beat_to(url, kind=kind, every=every)
+
     amigrate = awaited(migrate)
 
     def close(self) -> None:

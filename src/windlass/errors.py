@@ -17,6 +17,7 @@ WindlassError
     UnknownFlow, UnknownNode, UnknownHandle, UnknownAlert
     Unknown                             nothing has that name
     NotPossible                         the current state does not allow this operation
+        Undelivered                     a channel did not take a message
     ExternalFailed                      raised by submit: the external system refuses the task
     TaskFailed, TaskCancelled, ResultTimeout
     AlreadyRunning                      the control run is running already
@@ -191,6 +192,10 @@ class Unknown(WindlassError):
 
 class NotPossible(WindlassError):
     """The current state does not allow this operation."""
+
+
+class Undelivered(NotPossible):
+    """A channel did not take a message. The text has no secrets."""
 
 
 class ExternalFailed(WindlassError):

@@ -7,7 +7,8 @@ import typer
 
 from tests.fixture.command import open_module
 from windlass.cli import command
-from windlass.core.alert.store import write_alert
+from windlass.core.alert.model import Trouble
+from windlass.core.alert.store import raise_alert
 from windlass.view.action import Action, whoami
 from windlass.watch.operate import audit
 
@@ -186,8 +187,8 @@ def test_an_alert_is_acknowledged_and_recalled(windlass, yard):
     yard.app.prepare()
     now = yard.app.clock.now()
     yard.app.database.write(
-        lambda connection: write_alert(
-            connection, 7, what="poison", kind="tell", text="it kills its workers", now=now
+        lambda connection: raise_alert(
+            connection, 7, Trouble("poison", "tell", "it kills its workers"), now=now
         )
     )
 

@@ -32,11 +32,17 @@ export interface AdjustmentBody {
   id: string; lines: readonly AdjustLineBody[]; reason?: string;
 }
 
-/** An alert. It is open until a person acknowledges it, and again after `quiet_until`. */
+/** An alert, and its deliveries, newest first. */
+export interface AlertDetail {
+  alert: AlertView; deliveries: readonly DeliveryView[];
+}
+
+/** An alert: one for each cause, for as long as the cause lasts. */
 export interface AlertView {
-  id: number; what: string; kind: string | null; task_id: number | null; raised_at: string;
-  text: string; is_open: boolean; seen_by: string | null; seen_at: string | null;
-  quiet_until: string | null;
+  id: number; what: string; kind: string | null; task_id: number | null;
+  severity: "info" | "warning" | "critical"; raised_at: string; text: string; times: number;
+  last_at: string; resolved_at: string | null; resolution: string | null; is_open: boolean;
+  seen_by: string | null; seen_at: string | null; quiet_until: string | null;
 }
 
 /** Buckets from `begin` up to and without `end`. */
@@ -98,6 +104,13 @@ export interface CancelTask {
   reason?: string;
 }
 
+/** Where alerts go. Its URL is a secret and is not shown. */
+export interface ChannelView {
+  name: string; scheme: string; severity: "info" | "warning" | "critical";
+  kinds: readonly string[] | null; every: string | null; quiet: string | null;
+  fallback: string | null;
+}
+
 /** Whether a template can be saved, what is wrong with it, and the arguments of a start. */
 export interface Checked {
   ok: boolean; problems: readonly string[]; arguments: readonly string[];
@@ -145,6 +158,12 @@ export interface DeductionBody {
 /** One SKU of a deduction, and how much of it has come back. */
 export interface DeductionLine {
   sku: string; quantity: number; returned: number;
+}
+
+/** The delivery of an alert to a channel: a task, which can be retried. */
+export interface DeliveryView {
+  task_id: number; channel: string; stage: string; status: string; attempts: number;
+  created_at: string; finished_at: string | null;
 }
 
 /** One change of what is available of a SKU; all of them together are the balance. */

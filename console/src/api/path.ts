@@ -152,6 +152,8 @@ export interface Get {
   "tokens": { answer: Model.Page_TokenView_; };
   "alerts": { query?: { limit?: Maybe<number | string>; }; answer: Model.Page_AlertView_; };
   "alerts/open": { answer: Model.OpenAlerts; };
+  "alerts/{number}": { params: { number: number | string; }; answer: Model.AlertDetail; };
+  "channels": { answer: readonly Model.ChannelView[]; };
   "audit": {
     query?: {
       who?: Maybe<string>; about?: Maybe<string>; after?: Maybe<string>;
@@ -241,6 +243,7 @@ export interface Post {
   };
   "tokens": { body: Model.CreateToken; answer: Model.NewToken; };
   "tokens/{name}/revoke": { params: { name: string; }; answer: Model.TokenView; };
+  "channels/{name}/test": { params: { name: string; }; answer: Model.ActionResult; };
   "alerts/{number}/acknowledge": {
     params: { number: number | string; }; body: Model.Acknowledge; answer: Model.ActionResult;
   };

@@ -24,7 +24,8 @@ from windlass.errors import BadBreaker, BadDuration, BadRate, BadSchedule, BadWi
 from windlass.external.command.callback import callback
 from windlass.operate.ring.command import ring
 from windlass.operate.switch.command import pause, resume, set_
-from windlass.watch.command import acknowledge, alerts, audit, check, migrate, status
+from windlass.watch.command.alert import acknowledge, alerts
+from windlass.watch.command.watch import audit, check, migrate, status, watch
 
 # Usage errors, exit code 2: options that cannot be read.
 UNREADABLE = (BadBreaker, BadDuration, BadRate, BadSchedule, BadWindow)
@@ -32,7 +33,7 @@ UNREADABLE = (BadBreaker, BadDuration, BadRate, BadSchedule, BadWindow)
 # fmt: off
 COMMANDS = (
     worker, dev, console, migrate, check, status, ring, pause, resume, set_, alerts, acknowledge,
-    audit, run, demo, init, callback,
+    audit, run, watch, demo, init, callback,
 )
 # fmt: on
 OPTIONS: dict[Any, dict[str, Any]] = {set_: {"name": "set"}, run: {"cls": AfterDashes}}
@@ -46,6 +47,7 @@ GROUPS = {
         "Show control runs, release those that are stuck, reset those that failed."
     ),
     "windlass.ledger.command": "Show the stock ledger, and check that its books balance.",
+    "windlass.watch.command.alert": "Show alerts, acknowledge them, and test channels.",
     "windlass.operate.shard.command": "Show the shards, drain one, and move rows.",
     "windlass.operate.token.command": "Make access tokens, show them, and revoke them.",
 }

@@ -169,7 +169,10 @@ def console(
         loaded.prepare()
         how = "log in by the proxy" if secret is None else "log in with the secret"
         _tell(bound, link, "read-only" if read_only else how, open_it=open_it)
+        watcher = loaded.outside_watcher()
+        watcher.start()
         serve(site, bound, proxy=proxy)
+        watcher.stop()
     loaded.close()
 
 

@@ -19,6 +19,7 @@ __all__ = [
     "Engine",
     "Executor",
     "has_begun",
+    "has_tables",
     "is_alike",
     "is_async",
     "join",
@@ -37,8 +38,17 @@ MODULES = {
 }
 T = TypeVar("T")
 
+# The option of our own connections that knows which migrations the tables have.
+TABLES = "windlass_tables"
+
 # Flags in the server status of MySQL and MariaDB.
 IN_TRANSACTION, COMMITS_ALONE = 1, 2
+
+
+def has_tables(connection: Connection, version: str) -> bool:
+    """Whether the database of one of our own connections has a migration."""
+    known: Callable[[str], bool] | None = connection.get_execution_options().get(TABLES)
+    return known is None or known(version)
 
 
 def is_async(conn: object) -> bool:

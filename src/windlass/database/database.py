@@ -30,6 +30,7 @@ from sqlalchemy.pool import Pool
 
 from windlass import telemetry
 from windlass.database.bound import Bounds
+from windlass.database.connection import TABLES
 from windlass.database.dialect import Dialect, dialect_of
 from windlass.database.dialect.base import BLOCK, Executor
 from windlass.database.url import normalise, show
@@ -125,8 +126,9 @@ class Database:
         try:
             # Errors are stored and shown, and parameters may be secrets.
             own = self.dialect.engine_options(self.url, self.bounds) | {"hide_parameters": True}
+            own["execution_options"] = {TABLES: self._has_tables}
             if given is not None:
-                shared = ("isolation_level", "hide_parameters")
+                shared = ("isolation_level", "hide_parameters", "execution_options")
                 own = {name: own[name] for name in own if name in shared}
                 own["pool"] = given.pool.recreate()
             engine = create_engine(self.dialect.clean(self.url), **own | options)
@@ -140,6 +142,10 @@ class Database:
         self.connect_args = engine.dialect.create_connect_args(engine.url)
         self.dialect.prepare(engine, self.bounds if given is None else None)
         return engine
+
+    def _has_tables(self, version: str) -> bool:
+        # The engine is made before the version of the tables can be read.
+        return self.schema.has(version)
 
     @cached_property
     def reserved(self) -> Database:

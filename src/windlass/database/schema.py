@@ -167,6 +167,28 @@ alert = _table(
     Index("windlass_alert_raised", "raised_at"),
 )
 
+# What becomes of an alert: how often its cause was reported, and when it was gone. An open alert
+# has its cause here, and each cause has one open alert.
+trouble = _table(
+    "trouble",
+    key(alert_id=Number),
+    optional(cause=Exact(255)),
+    zero(severity=SmallInteger),
+    required(times=BigInteger, last_at=BigInteger, text=Long),
+    optional(resolved_at=BigInteger, resolution=Long),
+    # By channel: what was delivered last, and when.
+    optional(told=Json),
+    Index("windlass_trouble_cause", "cause", unique=True),
+)
+
+# What watchers know together, such as who looks next and what was counted already.
+watch = _table(
+    "watch",
+    key(name=Exact(100)),
+    required(due_at=BigInteger),
+    optional(state=Json),
+)
+
 # Who acknowledged the alerts of one sort and kind: up to `seen_at`, or all until `quiet_until`.
 acknowledgement = _table(
     "acknowledgement",

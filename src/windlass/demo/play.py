@@ -69,7 +69,7 @@ def _live(
     from windlass.demo.crew import Crew
     from windlass.demo.custom import Custom
     from windlass.demo.screen import Glance, Screen
-    from windlass.demo.trouble import Trouble
+    from windlass.demo.trouble import ShopTrouble
 
     diary, pace = Diary(), float(os.environ.get(PACE) or 1)
     with ExitStack() as stack:
@@ -84,7 +84,7 @@ def _live(
         screen = stack.enter_context(Screen(console, diary, where=where))
         _wait_for_workers(shop.app, stop)
         custom = Custom(diary, pace=pace)
-        trouble = Trouble(crew, service, diary, pace=pace)
+        trouble = ShopTrouble(crew, service, diary, pace=pace)
         glance = Glance(custom, trouble)
         screen.rows = glance.rows
         routines = [*custom.routines, *trouble.routines, glance.routine]

@@ -19,7 +19,7 @@ from windlass.demo import shop
 from windlass.demo.custom import Custom
 from windlass.demo.goods import ARTICLES, PRODUCTS
 from windlass.demo.routine import Diary, Mood, Note, Routine
-from windlass.demo.trouble import Trouble
+from windlass.demo.trouble import ShopTrouble
 from windlass.operate.ring import operate as ring_operate
 from windlass.rolling.model import Freshness
 from windlass.sweep.model import Progress
@@ -55,7 +55,7 @@ class Snapshot:
 class Glance:
     """Reads the numbers every second and puts them into words."""
 
-    def __init__(self, custom: Custom, trouble: Trouble) -> None:
+    def __init__(self, custom: Custom, trouble: ShopTrouble) -> None:
         self._custom, self._trouble = custom, trouble
         self._read: Snapshot | None = None
         self.routine = Routine("glance", self._refresh, first=0.5, every=(1.0, 1.0))

@@ -11,7 +11,7 @@ MAIL = "send_mail"
 MOODS: dict[str, Mood] = {"breaker opened": "bad", "breaker closed": "good", "poison": "bad"}
 
 
-class Trouble:
+class ShopTrouble:
     """Causes failures at fixed times, so that the screen can announce them.
 
     With a larger `pace` they begin earlier and are shorter, but do not repeat more often.

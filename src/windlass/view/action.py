@@ -17,6 +17,7 @@ class Action(StrEnum):
 
     ALERT_ACKNOWLEDGE = "alert.acknowledge"
     ALERT_RECALL = "alert.recall"
+    ALERT_TEST = "alert.test"
     CONTROL_RELEASE = "control.release"
     CONTROL_RESET = "control.reset"
     FLOW_CANCEL = "flow.cancel"

@@ -1,7 +1,7 @@
 """What the terminal and the console show: status, alerts and the audit log.
 
 A person acknowledges a trouble: all alerts of one sort and one kind up to now, or for a while. One
-acknowledgement therefore quiets the fortieth alert like the first, and a later alert is open again.
+acknowledgement therefore quiets all of them, and a later report is open again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from windlass.value.task import FailureView
 from windlass.view.field import JsonText, Moment
 
 NOTHING_DUE = "nothing due"
+SeverityName = Literal["info", "warning", "critical"]
 Family = Literal["task", "cron", "rolling", "sweep", "flow", "external", "unknown"]
 
 
@@ -148,14 +149,25 @@ def kind_together(same: Sequence[KindStatus]) -> KindStatus:
 
 @dataclass(frozen=True)
 class AlertView:
-    """An alert. It is open until a person acknowledges it, and again after `quiet_until`."""
+    """An alert: one for each cause, for as long as the cause lasts.
+
+    It is open until its cause is gone or a person acknowledges it, and again after `quiet_until`.
+    """
 
     id: int
     what: str
     kind: str | None
     task_id: int | None
+    severity: SeverityName
     raised_at: Moment
+    # The newest report of the cause.
     text: str
+    # How often the cause was reported, and when last.
+    times: int
+    last_at: Moment
+    # When the cause was gone, and how that was noticed.
+    resolved_at: Moment | None
+    resolution: str | None
     is_open: bool
     seen_by: str | None
     seen_at: Moment | None
@@ -168,6 +180,40 @@ class AlertView:
 
 
 @dataclass(frozen=True)
+class DeliveryView:
+    """The delivery of an alert to a channel: a task, which can be retried."""
+
+    task_id: int
+    channel: str
+    stage: str
+    status: str
+    attempts: int
+    created_at: Moment
+    finished_at: Moment | None
+
+
+@dataclass(frozen=True)
+class AlertDetail:
+    """An alert, and its deliveries, newest first."""
+
+    alert: AlertView
+    deliveries: list[DeliveryView]
+
+
+@dataclass(frozen=True)
+class ChannelView:
+    """Where alerts go. Its URL is a secret and is not shown."""
+
+    name: str
+    scheme: str
+    severity: SeverityName
+    kinds: list[str] | None
+    every: str | None
+    quiet: str | None
+    fallback: str | None
+
+
+@dataclass(frozen=True)
 class Acknowledgement:
     """Who acknowledged a trouble, when, and until when its alerts stay quiet."""
 
@@ -175,10 +221,10 @@ class Acknowledgement:
     seen_at: int
     quiet_until: int | None
 
-    def quiets(self, raised_at: int, *, now: int) -> bool:
-        """Whether an alert raised at that moment is acknowledged."""
+    def quiets(self, last_at: int, *, now: int) -> bool:
+        """Whether an alert that was last reported at that moment is acknowledged."""
         if self.quiet_until is None:
-            return raised_at <= self.seen_at
+            return last_at <= self.seen_at
         return now < self.quiet_until
 
 

@@ -25,15 +25,17 @@ from windlass.value.task import FailureView
 from windlass.view.field import Moment
 from windlass.view.listing import Listing
 from windlass.watch.model import (
+    AlertDetail,
     AlertView,
     AuditEntry,
+    ChannelView,
     KindDetail,
     KindView,
     Minute,
     WorkerLine,
     worker_lines,
 )
-from windlass.watch.operate import alert, change, check, status
+from windlass.watch.operate import alert, change, channel, check, status
 from windlass.watch.operate import audit as audit_log
 from windlass.watch.operate.check import DatabaseHealth, Finding
 from windlass.web.access import Actor
@@ -147,6 +149,28 @@ def alerts(
 def open_alerts(console: ReadyConsole) -> OpenAlerts:
     """How many alerts are open."""
     return OpenAlerts(count=alert.open_count(console.app.fleet))
+
+
+@router.get(
+    "/alerts/{number}", tags=["alerts"], responses=problems(404), response_model=answer(AlertDetail)
+)
+def one_alert(number: AlertId, console: ReadyConsole) -> AlertDetail:
+    """One alert, and its deliveries to channels."""
+    return alert.show(console.app.fleet, number)
+
+
+@router.get("/channels", tags=["alerts"], response_model=answer(list[ChannelView]))
+def channels(console: KnownConsole) -> list[ChannelView]:
+    """Where alerts go. The URLs are secrets and are not shown."""
+    return channel.listing(console.app.channels)
+
+
+@router.post("/channels/{name}/test", tags=["alerts"], responses=problems(404, 409))
+def test_channel(
+    name: Annotated[str, Path(max_length=100)], console: ReadyConsole, log: RequestLog
+) -> ActionResult:
+    """Send a test message to a channel now."""
+    return ActionResult(message=channel.try_out(console.app.channels, log, name))
 
 
 @router.post("/alerts/{number}/acknowledge", tags=["alerts"], responses=problems(404))

@@ -5,15 +5,22 @@ import { useLive } from "../../data/hook";
 import { Ago, Button, Card, Missing, Page } from "../../part/basic";
 import { Filter } from "../../part/control";
 import { Empty, Faces } from "../../part/faces";
-import { Badge } from "../../part/status";
+import { Badge, type Tone } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { useAction } from "../../part/toast";
 import { pathOf } from "../../route/address";
 import { Link, useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
+import { ChannelCard } from "./channel";
 
 type Alert = Row<"alerts">;
+
+const TONES: Readonly<Record<Alert["severity"], Tone>> = {
+  info: "calm",
+  warning: "warn",
+  critical: "bad",
+};
 
 export function AlertPage() {
   const { t } = useText();
@@ -55,28 +62,34 @@ export function AlertPage() {
           )}
         </Faces>
       </Card>
+      <ChannelCard />
     </Page>
   );
 }
 
 function Alerts({ alerts }: { alerts: readonly Alert[] }) {
-  const { t } = useText();
+  const { t, f } = useText();
   const columns: readonly Column<Alert>[] = [
     { label: t.field.when, render: (alert) => <Ago at={alert.raised_at} /> },
     {
       label: t.alert.what,
       render: (alert) => (
-        <Badge tone={alert.is_open ? "warn" : "idle"} icon={alert.is_open ? "alert" : "check"}>
+        <Badge
+          tone={alert.is_open ? TONES[alert.severity] : "idle"}
+          icon={alert.is_open ? "alert" : "check"}
+        >
           {alert.what}
         </Badge>
       ),
     },
+    { label: t.alert.times, isNumber: true, render: (alert) => f.count(alert.times) },
     {
       label: t.alert.text,
       isWide: true,
       render: (alert) => (
         <span className="stack">
           <span className="plain-text">{alert.text}</span>
+          <Resolved alert={alert} />
           <SeenBy alert={alert} />
         </span>
       ),
@@ -112,6 +125,25 @@ function Alerts({ alerts }: { alerts: readonly Alert[] }) {
       rowKey={(alert) => alert.id}
       tone={(alert) => (alert.is_open ? undefined : "muted")}
     />
+  );
+}
+
+/** When its cause was gone, or when it was last reported. */
+function Resolved({ alert }: { alert: Alert }) {
+  const { t } = useText();
+  if (alert.resolved_at === null) {
+    if (alert.times === 1) return null;
+    return (
+      <small>
+        {t.alert.last} <Ago at={alert.last_at} />
+      </small>
+    );
+  }
+  return (
+    <small>
+      {t.alert.resolved} <Ago at={alert.resolved_at} />
+      {alert.resolution && ` · ${alert.resolution}`}
+    </small>
   );
 }
 

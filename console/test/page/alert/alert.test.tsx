@@ -15,6 +15,11 @@ const open: Row<"alerts"> = {
   task_id: null,
   raised_at: "2026-01-01T03:00:00Z",
   text: "it kills its workers",
+  severity: "critical",
+  times: 3,
+  last_at: "2026-01-01T03:10:00Z",
+  resolved_at: null,
+  resolution: null,
   is_open: true,
   seen_by: null,
   seen_at: null,
@@ -29,6 +34,25 @@ const seen = {
   seen_at: "2026-01-01T02:30:00Z",
   quiet_until: "2026-01-01T03:30:00Z",
 };
+const over: Row<"alerts"> = {
+  ...open,
+  id: 5,
+  what: "late",
+  text: "rows waited",
+  is_open: false,
+  resolved_at: "2026-01-01T02:40:00Z",
+  resolution: "not any more",
+};
+const pager: Row<"channels"> = {
+  name: "pager",
+  scheme: "webhook",
+  severity: "critical",
+  kinds: ["resize"],
+  every: "10m",
+  quiet: null,
+  fallback: null,
+};
+let channels: Row<"channels">[] = [];
 const asked: [string, string][] = [];
 
 function show(canAct = true) {
@@ -46,9 +70,12 @@ function show(canAct = true) {
 
 beforeEach(() => {
   asked.length = 0;
+  channels = [pager];
   vi.stubGlobal("fetch", (url: string, init: RequestInit) => {
     if (init.method === "POST") asked.push([new URL(url).pathname, String(init.body)]);
-    return Promise.resolve(new Response(JSON.stringify({ items: [open, seen], missing: [] })));
+    const path = new URL(url).pathname;
+    const answer = path.endsWith("channels") ? channels : { items: [open, seen, over], missing: [] };
+    return Promise.resolve(new Response(JSON.stringify(answer)));
   });
 });
 
@@ -92,4 +119,31 @@ it("cannot be acknowledged by viewers", async () => {
   show(false);
   await screen.findByText("it kills its workers");
   expect(screen.queryByRole("button", { name: "Seen" })).toBeNull();
+});
+
+it("shows how bad an alert is, how often it was reported, and how it ended", async () => {
+  show();
+  const row = (await screen.findByText("it kills its workers")).closest("tr");
+  expect(row?.querySelector(".tone-bad")).toBeTruthy();
+  expect(row?.textContent).toContain("3");
+  expect(screen.getByText(/not any more/)).toBeTruthy();
+});
+
+it("lists the channels and sends a test to one", async () => {
+  show();
+  fireEvent.click(await screen.findByRole("button", { name: "Send a test" }));
+  await waitFor(() => expect(asked).toHaveLength(1));
+  expect(asked[0]?.[0]).toMatch(/channels\/pager\/test$/);
+});
+
+it("says how to declare a channel when there is none", async () => {
+  channels = [];
+  show();
+  expect(await screen.findByText("No channel is declared")).toBeTruthy();
+});
+
+it("lets a viewer send no test", async () => {
+  show(false);
+  expect(await screen.findByText("pager")).toBeTruthy();
+  expect(screen.queryByRole("button", { name: "Send a test" })).toBeNull();
 });

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from sqlalchemy import Connection, delete, insert, select, update
 
 from windlass.clock import SECOND, Step
-from windlass.core.alert.store import write_alert
+from windlass.core.alert.model import Trouble
+from windlass.core.alert.store import raise_alert
 from windlass.database.schema import clock_step, shard, task
 from windlass.value.duration import format_duration
 from windlass.value.status import Status
@@ -41,7 +42,8 @@ def record(connection: Connection, step: Step, *, alert: int) -> bool:
     if last is not None and _is_same(step, by=last.microseconds, noticed_at=last.noticed_at):
         return False
     connection.execute(insert(clock_step).values(noticed_at=step.at, microseconds=step.by))
-    write_alert(connection, alert, what=ALERT, kind=None, text=_told(step), now=step.at)
+    trouble = Trouble(ALERT, "", _told(step), subject=str(step.at))
+    raise_alert(connection, alert, trouble, now=step.at)
     if step.by < 0:
         _bring_forward(connection, step)
     return True

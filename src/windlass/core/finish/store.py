@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import Column, ColumnElement, Connection, delete, func, insert, select
 
-from windlass.core.alert.store import write_alert
+from windlass.core.alert.model import Trouble
+from windlass.core.alert.store import raise_alert
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import failure, stat, task
 from windlass.value.outcome import Change, Visits
@@ -39,6 +40,10 @@ class PoisonAlert:
     kind: str
     text: str
     now: int
+
+    @property
+    def problem(self) -> Trouble:
+        return Trouble("poison", self.kind, self.text, task_id=self.task_id)
 
 
 @dataclass
@@ -99,7 +104,7 @@ def _write_errors(connection: Connection, group: Group, accepted: set[int]) -> N
         connection.execute(insert(failure), failures)
     for alert in group.alerts:
         if alert.task_id in accepted:
-            write_alert(connection, what="poison", **vars(alert))
+            raise_alert(connection, alert.number, alert.problem, now=alert.now)
 
 
 MINUTE = 60 * 1_000_000

@@ -13,7 +13,8 @@ from typing import NamedTuple
 
 from windlass import telemetry
 from windlass.clock import SECOND, Clock
-from windlass.core.alert.store import write_alert
+from windlass.core.alert.model import Trouble
+from windlass.core.alert.store import note, raise_alert
 from windlass.core.limit import store as limit_store
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Run
@@ -229,14 +230,11 @@ class Breakers:
             text = f"breaker of {move.kind!r} closed: a probe succeeded"
         else:
             return
-        write_alert(
-            connection,
-            self._numbers.take(inside=connection)[0],
-            what="breaker opened" if move.opened else "breaker closed",
-            kind=move.kind,
-            text=text,
-            now=now,
-        )
+        number = self._numbers.take(inside=connection)[0]
+        if move.opened:
+            raise_alert(connection, number, Trouble("breaker opened", move.kind, text), now=now)
+        else:
+            note(connection, number, Trouble("breaker closed", move.kind, text), now=now)
 
     def _change(self, kind: str, decide: Callable[[Breaker], Breaker]) -> tuple[Breaker, Breaker]:
         def work(connection: Connection) -> tuple[Breaker, Breaker]:

@@ -47,6 +47,8 @@ class Kind:
     finish_timeout: int
     window: Window | None = None
     breaker: BreakerTerms | None = None
+    # How old its oldest due row may be before that is a problem; None: as the app says.
+    late_after: int | None = None
     # The face that declared it, and that face's own options.
     face: str = "task"
     face_terms: Any = None
@@ -93,6 +95,7 @@ class CommonOptions(TypedDict, total=False):
     max_lost: int
     window: str | None
     breaker: str | None
+    late_after: Duration | None
 
 
 class RetryOptions(TypedDict, total=False):
@@ -142,6 +145,7 @@ class Options:
     finish_timeout: Duration = "5s"
     window: str | None = None
     breaker: str | None = None
+    late_after: Duration | None = None
     schedule: Schedule | None = None
     period: Period | None = None
     face: str = "task"
@@ -217,6 +221,7 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         finish_timeout=parse_duration(options.finish_timeout, what=f"{what}: finish_timeout"),
         window=_optional(parse_window, options.window, f"{what}: window"),
         breaker=_optional(parse_breaker, options.breaker, f"{what}: breaker"),
+        late_after=optional_duration(options.late_after, f"{what}: late_after"),
         face=options.face,
         face_terms=options.face_terms,
         has_rows=options.has_rows,

@@ -8,7 +8,8 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from windlass.clock import Clock
-from windlass.core.alert.store import write_alert
+from windlass.core.alert.model import Trouble
+from windlass.core.alert.store import note
 from windlass.core.limit import store as limit_store
 from windlass.core.limit.store import Switch
 from windlass.core.limit.switch import NONE, held_back, setting_of
@@ -136,7 +137,7 @@ def set_(shard: Shard, kind: str, *, changes: dict[str, Any], who: str | None = 
         if before[0].breaker.is_open and not after.breaker.is_open:
             number, now = shard.numbers.take(inside=connection)[0], shard.clock.now()
             text = f"breaker of {kind!r} closed by {(who or whoami())[:255]}"
-            write_alert(connection, number, what="breaker closed", kind=kind, text=text, now=now)
+            note(connection, number, Trouble("breaker closed", kind, text), now=now)
 
     shard.database.write(work)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 from windlass import telemetry
+from windlass.core.alert.model import Trouble
 from windlass.core.face import Site
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
@@ -55,7 +56,10 @@ class SourceCalls:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="windlass-source")
         # Why the sweep cannot continue, as its row says.
         self.problem: Exception | None = None
+        # Whether the row has an error, which may be of a worker that has left.
+        self.is_noted = False
         self._last_failed = False
+        self._has_answered = False
         # When the source may be called again.
         self.retry_at = 0.0
         self._pause = FIRST_PAUSE
@@ -81,7 +85,7 @@ class SourceCalls:
                 self.retry_at = now + self._pause
                 self._pause = min(2 * self._pause, LONGEST_PAUSE)
             return None
-        self._last_failed = False
+        self._last_failed, self._has_answered = False, True
         return found
 
     @staticmethod
@@ -103,7 +107,7 @@ class SourceCalls:
             is_new = store.note_error(connection, name, error)
             if is_new:
                 text = f"sweep {name!r} cannot read its source: {error}"
-                store.raise_alert(connection, self._site, name, what="source", text=text)
+                store.raise_alert(connection, self._site, Trouble("source", name, text))
             return is_new
 
         if self._site.database.write(work):
@@ -111,9 +115,10 @@ class SourceCalls:
 
     def report_recovery(self) -> None:
         """Clear the error in the row of the sweep, if the source works again."""
-        if self.problem is None or self._last_failed:
+        is_known = self.problem is not None or (self.is_noted and self._has_answered)
+        if self._last_failed or not is_known:
             return
-        self.problem, self._pause = None, FIRST_PAUSE
+        self.problem, self._pause, self.is_noted = None, FIRST_PAUSE, False
         self._site.database.write(lambda connection: store.note_error(connection, self._name, None))
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 
 from windlass import telemetry
+from windlass.core.alert.model import Trouble
 from windlass.core.face import Site, Workplace
 from windlass.core.ring import store as ring_store
 from windlass.core.shard.fleet import Fleet
@@ -105,7 +106,7 @@ def take_over(site: Site, kind: Kind) -> None:
                 f"round {over.round} of sweep {kind.name!r} was given up after {over.done} items, "
                 f"because its source has changed to {name_of(source)}; the next round is due"
             )
-            store.raise_alert(connection, site, kind.name, what="source", text=text)
+            store.note(connection, site, Trouble("source", kind.name, text))
         return over
 
     over = site.database.write(work)

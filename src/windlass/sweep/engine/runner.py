@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 from windlass import telemetry
+from windlass.core.alert.model import Trouble
 from windlass.core.face import Workplace
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
@@ -19,10 +20,10 @@ from windlass.sweep.engine.reader import Reading, SourceCalls, read_more
 from windlass.sweep.engine.retry import RetryRunner
 from windlass.sweep.engine.round import RoundStarter
 from windlass.sweep.engine.split import cut_longest
-from windlass.sweep.model import Range, SweepRow, stragglers, terms_of
+from windlass.sweep.model import Range, RoundView, SweepRow, stragglers, terms_of
 from windlass.sweep.store import range as store
+from windlass.sweep.store import sweep as sweep_store
 from windlass.sweep.store.range import Claim, ClaimRequest, Completed, Save
-from windlass.sweep.store.sweep import raise_alert
 
 # How many ranges of one sweep a worker has; the rest is for other workers, and for later.
 MOST_RANGES = 4
@@ -104,6 +105,7 @@ class SweepRunner:
         """Learn what the rows of the sweep say now."""
         if self._rounds.see(row):
             self._claim_soon()
+        self.calls.is_noted = row is not None and row.error is not None
         if self.retry is not None:
             self.retry.is_due = is_retry_due
         elif is_retry_due:
@@ -214,11 +216,19 @@ class SweepRunner:
             f"take half of it; see: windlass sweep show {self.name}"
         )
         self._site.database.write(
-            lambda connection: raise_alert(
-                connection, self._site, self.name, what="straggler", text=text
+            lambda connection: sweep_store.note(
+                connection, self._site, Trouble("straggler", self.name, text)
             )
         )
         telemetry.emit("range.straggles", sweep=self.name, range=found.id)
+
+    def _alert_of_failures(self, connection: Connection, over: RoundView) -> None:
+        text = (
+            f"round {over.round} of sweep {self.name!r} ended with {over.failed} failed "
+            f"items, {over.done} were done; see: windlass sweep failures {self.name}"
+        )
+        problem = Trouble("failures", self.name, text, times=over.failed)
+        sweep_store.raise_alert(connection, self._site, problem)
 
     def _claim_soon(self) -> None:
         self._claim_at = 0.0
@@ -342,11 +352,7 @@ class SweepRunner:
             ended = store.complete(connection, save, sweep=self.name, end=each.end, now=now)
             over = ended.over
             if over is not None and over.failed:
-                text = (
-                    f"round {over.round} of sweep {self.name!r} ended with {over.failed} failed "
-                    f"items, {over.done} were done; see: windlass sweep failures {self.name}"
-                )
-                raise_alert(connection, site, self.name, what="failures", text=text)
+                self._alert_of_failures(connection, over)
             return ended
 
         completed = site.database.write_as(each.worker, work, lost=Completed(False))

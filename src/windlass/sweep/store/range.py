@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, and_, case, delete, insert, or_, select, update
 
-from windlass.core.alert.store import write_alert
+from windlass.core.alert.model import Trouble
+from windlass.core.alert.store import raise_alert
 from windlass.database.schema import range_, sweep_failure
 from windlass.sweep.model import Range, RangeOrder, RoundView, Tile, lose
 from windlass.sweep.store import failed_item
@@ -148,7 +149,7 @@ def _fail_as_poison(
     failure = FailedItem(number, poison, error, found.round, lost)
     failed_item.add(connection, found.sweep, [failure], now=request.now)
     text = f"sweep {found.sweep!r} skipped key {poison}, which failed as {error}"
-    write_alert(connection, alert, what="poison", kind=found.sweep, text=text, now=request.now)
+    raise_alert(connection, alert, Trouble("poison", found.sweep, text), now=request.now)
 
 
 @dataclass

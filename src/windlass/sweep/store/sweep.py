@@ -10,7 +10,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, and_, delete, func, insert, select, update
 
-from windlass.core.alert.store import write_alert
+from windlass.core.alert import store as alert
+from windlass.core.alert.model import Trouble
 from windlass.core.face import Site
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import range_, round_, sweep, sweep_failure
@@ -105,10 +106,16 @@ def due_retries(connection: Connection, *, now: int) -> set[str]:
     return set(connection.scalars(select(sweep.c.name).where(waits.exists())))
 
 
-def raise_alert(connection: Connection, site: Site, name: str, *, what: str, text: str) -> None:
+def raise_alert(connection: Connection, site: Site, problem: Trouble) -> None:
     """Alert people about a sweep."""
     number, now = site.numbers.take(inside=connection)[0], site.clock.now()
-    write_alert(connection, number, what=what, kind=name, text=text, now=now)
+    alert.raise_alert(connection, number, problem, now=now)
+
+
+def note(connection: Connection, site: Site, problem: Trouble) -> None:
+    """Tell people something about a sweep that needs no cure."""
+    number, now = site.numbers.take(inside=connection)[0], site.clock.now()
+    alert.note(connection, number, problem, now=now)
 
 
 def note_error(connection: Connection, name: str, error: str | None) -> bool:

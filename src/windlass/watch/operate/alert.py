@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
+from windlass.core.task.store import task
 from windlass.errors import DatabaseUnavailable, UnknownAlert
 from windlass.value.duration import format_duration
+from windlass.value.task import TaskFilter, TaskView
 from windlass.view.action import Action
 from windlass.view.listing import Listing
-from windlass.watch.model import Acknowledgement, AlertView
+from windlass.watch.engine.deliver import DELIVER
+from windlass.watch.model import Acknowledgement, AlertDetail, AlertView, DeliveryView
 from windlass.watch.operate.audit import AuditLog
 from windlass.watch.store import alert as store
 
@@ -51,6 +56,36 @@ def get(fleet: Fleet, number: int) -> AlertView:
             missing=asked.missing,
         )
     raise UnknownAlert(f"there is no alert {number}; they are kept for 30 days")
+
+
+def show(fleet: Fleet, number: int) -> AlertDetail:
+    """One alert, and its deliveries among the newest."""
+    found = get(fleet, number)
+
+    def read(shard: Shard) -> list[TaskView]:
+        wanted = TaskFilter(kind=DELIVER)
+        return shard.database.read(
+            lambda connection: task.listing(connection, wanted, limit=MOST_READ)
+        )
+
+    tasks = [each for part in fleet.fan_out(read).values for each in part]
+    deliveries = (_delivery(each, number) for each in tasks)
+    return AlertDetail(found, [each for each in deliveries if each is not None])
+
+
+def _delivery(found: TaskView, number: int) -> DeliveryView | None:
+    channel, stage, alerts = msgspec.json.decode(found.payload)["args"]
+    if number not in alerts:
+        return None
+    return DeliveryView(
+        task_id=found.id,
+        channel=channel,
+        stage=stage,
+        status=str(found.status),
+        attempts=found.attempt,
+        created_at=found.created_at,
+        finished_at=found.finished_at,
+    )
 
 
 def open_count(fleet: Fleet) -> int:

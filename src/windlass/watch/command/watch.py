@@ -1,13 +1,16 @@
-"""`windlass status`, `migrate`, `check`, `alerts`, `acknowledge` and `audit`."""
+"""`windlass status`, `migrate`, `check`, `audit` and `watch`."""
 
 from __future__ import annotations
 
+import signal
+import threading
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
 
-from windlass.cli.load import AppOption, JsonOption, audit_log, load_app
+from windlass.cli.load import AppArgument, AppOption, JsonOption, end_quietly, load_app
+from windlass.cli.log import set_up_logs
 from windlass.cli.output import (
     console,
     count_text,
@@ -20,15 +23,13 @@ from windlass.cli.output import (
     refuse,
     say,
     table,
-    timestamp,
     visible,
     warn_missing,
     when,
 )
-from windlass.value.duration import parse_duration
 
 if TYPE_CHECKING:
-    from windlass.watch.model import AlertView, AppStatus, AuditEntry, KindStatus
+    from windlass.watch.model import AppStatus, AuditEntry, KindStatus
     from windlass.watch.operate.tables import Plan, WayBack
 
 WHY_STYLE = {
@@ -170,55 +171,6 @@ def check(app: AppOption = None, as_json: JsonOption = False) -> None:
         raise typer.Exit(1)
 
 
-def alerts(
-    app: AppOption = None,
-    only_open: Annotated[
-        bool, typer.Option("--open", help="Only those that are not acknowledged.")
-    ] = False,
-    as_json: JsonOption = False,
-) -> None:
-    """List the last alerts, newest first, and who acknowledged them."""
-    loaded = load_app(app)
-    listed = loaded.alerts()
-    warn_missing(listed.missing)
-    found = [alert for alert in listed if alert.is_open or not only_open]
-    if as_json:
-        print_json(plain(found))
-    elif not found:
-        say("No alert is open." if only_open else "No alerts.")
-    else:
-        _print_alerts(found, loaded.clock.now())
-
-
-def acknowledge(
-    alert: Annotated[int, typer.Argument(metavar="ALERT", help="The id of the alert.")],
-    app: AppOption = None,
-    quiet: Annotated[
-        str | None,
-        typer.Option("--for", metavar="DURATION", help="Stay quiet this long (1h)."),
-    ] = None,
-    undo: Annotated[bool, typer.Option("--undo", help="Mark as unread.")] = False,
-    who: Annotated[str | None, typer.Option("--who", help="Who; default: user@host.")] = None,
-    as_json: JsonOption = False,
-) -> None:
-    """Acknowledge an alert, and all of its sort and kind; a new one is open again."""
-    if undo and quiet is not None:
-        refuse("give --for or --undo, not both")
-    loaded = load_app(app, needs_kinds=False)
-    from windlass.watch.operate import alert as operate
-
-    log = audit_log(loaded, who)
-    if undo:
-        message = operate.recall(loaded.fleet, log, alert)
-    else:
-        length = None if quiet is None else parse_duration(quiet, what="--for")
-        message = operate.acknowledge(loaded.fleet, log, alert, quiet=length)
-    if as_json:
-        print_json(plain(operate.get(loaded.fleet, alert)))
-    else:
-        done(message)
-
-
 def audit(
     app: AppOption = None,
     who: Annotated[str | None, typer.Option("--who", help="Only what this person did.")] = None,
@@ -253,6 +205,24 @@ def audit(
             _outcome(entry),
         )
     console.print(shown)
+
+
+def watch(app: AppArgument, as_json: JsonOption = False) -> None:
+    """Watch from outside until SIGTERM: alert when no worker is left or a database is gone."""
+    end_quietly()
+    loaded = load_app(app)
+    set_up_logs(as_json=as_json, console=None)
+    if not loaded.channels:
+        say("No channel is declared: alerts are written, and not sent. Declare one: app.alert_to")
+    stopped = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stopped.set())
+    watcher = loaded.outside_watcher()
+    watcher.start()
+    stopped.wait()
+    watcher.stop()
+    watcher.join(timeout=30.0)
+    loaded.close()
 
 
 def _print_kinds(found: AppStatus) -> None:
@@ -321,29 +291,6 @@ def _next(kind: KindStatus, now: int) -> str:
     if kind.every is not None:
         return f"every {kind.every}"
     return "" if kind.cron is None else f"{when(kind.next_due_at, now=now)}  ({kind.cron})"
-
-
-def _print_alerts(found: list[AlertView], now: int) -> None:
-    columns = ("id", "raised", "what", "kind", "task", "text", "seen")
-    shown = table(*columns, right=("id", "task"), wrap=("text", "seen"))
-    for alert in found:
-        shown.add_row(
-            str(alert.id),
-            when(alert.raised_at, now=now),
-            Text(alert.what, style="bold red" if alert.is_open else "bright_black"),
-            Text(alert.kind or "-"),
-            str(alert.task_id or "-"),
-            Text(alert.text, style="" if alert.is_open else "bright_black"),
-            Text(_seen(alert, now), style="bright_black"),
-        )
-    console.print(shown)
-
-
-def _seen(alert: AlertView, now: int) -> str:
-    if alert.seen_by is None or alert.seen_at is None:
-        return "-"
-    text = f"{visible(alert.seen_by)}, {when(alert.seen_at, now=now)}"
-    return text if alert.quiet_until is None else f"{text}; until {timestamp(alert.quiet_until)}"
 
 
 def _outcome(entry: AuditEntry) -> Text:

@@ -1,0 +1,1 @@
+"""Where alerts go: signed webhooks, and everything that Apprise knows."""

@@ -1,0 +1,1 @@
+"""The commands about everything: status, checks, tables, alerts and the audit log."""

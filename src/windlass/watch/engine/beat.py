@@ -1,0 +1,53 @@
+"""Heartbeats for outside services: a URL is called while all is well, and its silence alarms."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from windlass import telemetry
+from windlass.core.alert import store as alert_store
+from windlass.core.face import FaceLoop, Site
+from windlass.core.finish.store import MINUTE, work_of
+from windlass.database.connection import Connection, has_tables
+from windlass.errors import Undelivered
+from windlass.watch.declare import Beat, Watching
+from windlass.watch.store import watch as store
+
+PAUSE_SECONDS = 1.0
+
+
+class Beats(FaceLoop):
+    """Calls the URLs of an app; the workers of a database take turns."""
+
+    name = "beat"
+
+    def __init__(self, site: Site, watching: Watching) -> None:
+        super().__init__()
+        self._site = site
+        self._watching = watching
+        self.is_idle = True
+
+    def tick(self) -> float:
+        for number, beat in enumerate(self._watching.beats):
+            is_due = partial(self._is_due, number=number, beat=beat)
+            if self._site.database.write(is_due, tries=1):
+                self._ping(beat)
+        return PAUSE_SECONDS
+
+    def _is_due(self, connection: Connection, *, number: int, beat: Beat) -> bool:
+        if not has_tables(connection, alert_store.TABLES):
+            return False
+        now, dialect = self._site.clock.now(), self._site.database.dialect
+        name = f"beat {number}"
+        if store.take_turn(connection, dialect, name, now=now, until=now + beat.every) is None:
+            return False
+        if beat.kind is None:
+            return True
+        work = work_of(connection, beat.kind, minute=(now - beat.every) // MINUTE)
+        return work is not None and work.done > 0
+
+    def _ping(self, beat: Beat) -> None:
+        try:
+            beat.sender.ping()
+        except Undelivered as problem:
+            telemetry.emit("beat.failed", kind=beat.kind or "", error=str(problem))
