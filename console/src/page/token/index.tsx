@@ -91,7 +91,6 @@ function Tokens({ tokens, canRevoke }: { tokens: readonly Token[]; canRevoke: bo
     {
       label: t.field.created,
       isExtra: true,
-      isWide: true,
       render: (token) => (
         <span className="stack">
           <Ago at={token.created_at} />
