@@ -102,11 +102,20 @@ class Hand:
         return FACES.endings(self.site, ended, worker=self.id)
 
     def write(
-        self, group: Group, *, on_accepted: Callable[[Connection], None] | None = None
+        self,
+        group: Group,
+        *,
+        on_accepted: Callable[[Connection], None] | None = None,
+        meanwhile: Callable[[Connection], None] | None = None,
     ) -> set[int] | None:
-        """Finish what is in `group`, counting what was accepted."""
+        """Finish what is in `group`, counting what was accepted.
+
+        `on_accepted` is a callback of the handler's; `meanwhile` only looks in.
+        """
 
         def count(connection: Connection, accepted: set[int]) -> None:
+            if meanwhile is not None:
+                meanwhile(connection)
             if accepted:
                 count = Count(0, "any", self.id, done=len(accepted))
                 self.database.dialect.count(connection, [count])

@@ -44,7 +44,7 @@ TURN_PAUSE = 0.2
 
 ADVISORY_LOCK = "select pg_try_advisory_xact_lock(2026111501)"
 # Names of locks are the server's, not the database's, and have at most 64 characters.
-LOCK_NAME = "concat('windlass_', md5(database()))"
+LOCK_NAME = "concat('windlass_', left(sha2(database(), 256), 40))"
 
 
 def run(

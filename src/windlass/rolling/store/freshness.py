@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
 
-from windlass.database.dialect.base import Lane
+from windlass.database.dialect.base import Lane, force_index
 from windlass.database.schema import tally, task
 from windlass.rolling.store.item import STAYS
 from windlass.value.status import Status
@@ -50,7 +50,7 @@ def sample(
     """Read the first items: due by `until`, and late if last seen before `late_before`."""
     found = Sample()
     for lane in lanes:
-        first = (
+        few = (
             select(
                 task.c.due_at,
                 task.c.finished_at,
@@ -59,8 +59,8 @@ def sample(
             .where(_is_waiting(lane), task.c.due_at.is_not(None))
             .order_by(task.c.due_at)
             .limit(SAMPLED // len(lanes))
-            .subquery()
         )
+        first = _by_due(few).subquery()
         row = connection.execute(
             select(
                 func.count(),
@@ -100,7 +100,7 @@ def not_due(connection: Connection, lanes: Sequence[Lane], kind: str, *, until: 
     count = 0
     for group in (*waiting, running):
         few = select(task.c.due_at).where(group, STAYS).order_by(task.c.priority, task.c.due_at)
-        count += _count(connection, few.limit(SAMPLED + 1 - count))
+        count += _count(connection, _by_due(few).limit(SAMPLED + 1 - count))
         if count > SAMPLED:
             return None
     return count
@@ -118,13 +118,13 @@ def _crowd(connection: Connection, lane: Lane, begin: int, end: int) -> float:
     borders = [begin + (end - begin) * index // PROBES for index in range(PROBES + 1)]
     found: list[float] = []
     for since, until in pairwise(borders):
-        first = (
+        few = (
             select(task.c.due_at)
             .where(_is_waiting(lane), task.c.due_at > since, task.c.due_at <= until)
             .order_by(task.c.due_at)
             .limit(PROBED)
-            .subquery()
         )
+        first = _by_due(few).subquery()
         count, last = connection.execute(select(func.count(), func.max(first.c.due_at))).one()
         # If there are more, the others are assumed to be as close together as these.
         times = 1.0 if count < PROBED else (until - since) / max(1, last - since)
@@ -142,10 +142,15 @@ def _is_waiting(lane: Lane) -> ColumnElement[bool]:
     )
 
 
+def _by_due(query: Select[Any]) -> Select[Any]:
+    # MySQL would rather read all rows of the kind by another index, and sort them.
+    return force_index(query, task, "windlass_task_due")
+
+
 def _items(kind: str, column: ColumnElement[Any]) -> Select[Any]:
     """A column of all items; in the order of their index, or a planner may scan the table."""
     query = select(column).where(task.c.kind == kind, task.c.task_key.is_not(None), STAYS)
-    return query.order_by(task.c.task_key)
+    return force_index(query.order_by(task.c.task_key), task, "windlass_task_key")
 
 
 def _count(connection: Connection, query: Select[Any]) -> int:
