@@ -147,5 +147,5 @@ __getattr__ = attributes_of(
         "windlass.view.audit": ("Audit",),
         "windlass.value.status": ("Status",),
     },
-    modules=("errors", "external", "ledger", "ring", "telemetry", "testing", "web"),
+    modules=("errors", "external", "ledger", "logging", "ring", "telemetry", "testing", "web"),
 )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import io
+import logging
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from windlass.database.dialect import PerDialect
 from windlass.database.dialect.base import Executor
 from windlass.errors import SchemaMismatch
 
-VERSION = "0001"
+VERSION = "0004"
 VERSION_TABLE = "windlass_version"
 FOLDER = Path(__file__).parent / "migration"
 
@@ -43,28 +45,47 @@ def migrate(database: Database) -> str:
         return VERSION
     if found is not None and found > VERSION:
         check(database)
-    from alembic.util import CommandError
+    with _ONE_AT_A_TIME, _quiet_alembic():
+        from alembic.util import CommandError
 
-    try:
-        with _ONE_AT_A_TIME, database.unbounded() as unbounded:
-            unbounded.write(_upgrade)
-    except CommandError as problem:
-        raise SchemaMismatch(
-            f"{database.name} has tables of version {found}, which this Windlass does not know: "
-            f"{problem}"
-        ) from problem
+        try:
+            with database.unbounded() as unbounded:
+                unbounded.write(_upgrade)
+        except CommandError as problem:
+            raise SchemaMismatch(
+                f"{database.name} has tables of version {found}, which this Windlass does not "
+                f"know: {problem}"
+            ) from problem
     return VERSION
 
 
 def script(database: Database) -> str:
     """The SQL that `migrate` would run on an empty database."""
-    from alembic import command
+    with _ONE_AT_A_TIME, _quiet_alembic():
+        from alembic import command
 
-    output = io.StringIO()
-    config = _config(output)
-    config.attributes["url"] = _url_of_server(database)
-    command.upgrade(config, "head", sql=True)
+        output = io.StringIO()
+        config = _config(output)
+        config.attributes["url"] = _url_of_server(database)
+        command.upgrade(config, "head", sql=True)
     return output.getvalue()
+
+
+@contextmanager
+def _quiet_alembic() -> Iterator[None]:
+    """Alembic tells the program that it was loaded, and each step: not what its log is for.
+
+    A level that the program has given it stays.
+    """
+    logger = logging.getLogger("alembic")
+    is_ours = logger.level == logging.NOTSET
+    if is_ours:
+        logger.setLevel(logging.WARNING)
+    try:
+        yield
+    finally:
+        if is_ours:
+            logger.setLevel(logging.NOTSET)
 
 
 def _url_of_server(database: Database) -> URL:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,6 +24,14 @@ LONGEST_KEY = 255
 COUNTED_EXACTLY = 10_000
 RESERVED = "windlass:"
 PRIORITIES = range(-32_768, 32_768)
+
+
+class Call(NamedTuple):
+    """One call of a handler: what is enqueued, or what runs."""
+
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object]
+    key: str | None
 
 
 class NewTask(msgspec.Struct, frozen=True, gc=False):

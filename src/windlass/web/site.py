@@ -12,6 +12,7 @@ from windlass.app import App
 from windlass.errors import BadInput
 from windlass.external import route as callback
 from windlass.ledger.operate import Ledgers
+from windlass.watch import route as watch
 from windlass.watch.operate.change import ChangeWatcher
 from windlass.web import session, static
 from windlass.web.access import AccessGate, Shell
@@ -87,6 +88,7 @@ def make(app: App, credentials: Credentials, *, read_only: bool = False) -> Fast
         *_routes().routes,
         *callback.router.routes,
         *session.link.routes,
+        *watch.plain.routes,
         *static.router.routes,
     ]
     site.add_middleware(

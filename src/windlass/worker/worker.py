@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -66,6 +67,8 @@ class Among:
 
 
 LOOK_SECONDS = 0.02
+# An event loop that takes longer to answer is blocked.
+ANSWER_SECONDS = 1.0
 
 
 class Worker:
@@ -81,6 +84,9 @@ class Worker:
         only: Only | None = None,
         among: Among | None = None,
     ) -> None:
+        # A team calls the hooks itself; a worker for one row or one retry has none.
+        is_helper = among is not None or only is not None or settings.only_asked
+        self._hooks = None if is_helper else registry.hooks
         self._shard = shard
         self._registry = registry
         self._kinds = kinds
@@ -125,7 +131,19 @@ class Worker:
 
     async def run(self) -> None:
         """Join, work, and leave. Leaves and raises if one of its loops ends."""
+        if self._hooks is None:
+            await self._run()
+            return
+        await self._hooks.start()
+        try:
+            await self._run()
+        finally:
+            await self._hooks.stop()
+
+    async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
+        for load in self.in_flight.loads.values():
+            load.loop = self._loop
         self._wake = asyncio.Event()
         await asyncio.to_thread(self._begin)
         loops = self._loops()
@@ -161,6 +179,28 @@ class Worker:
     def stops_at_once(self) -> bool:
         return self._stop_asked > 1
 
+    @property
+    def fatal(self) -> str | None:
+        """Why it cannot go on; None if it can. It is about to leave."""
+        return None if self._death is None else "one of its loops has ended"
+
+    def trouble(self) -> str | None:
+        """Why it takes no work now, without anything secret; None if it does. It may take 1 s."""
+        if self.fatal is not None:
+            return self.fatal
+        if self.is_stopping:
+            return "it is stopping"
+        if self.in_flight.owner is None or self._loop is None:
+            return "it has not joined"
+        if self.in_flight.is_halted:
+            return "it lost its lease"
+        if not self.heartbeat.is_fresh:
+            return "its heartbeat is late; does the database answer?"
+        answered = threading.Event()
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(answered.set)
+        return None if answered.wait(ANSWER_SECONDS) else "a handler blocks its event loop"
+
     def pulse(self) -> Pulse:
         """Its counts now."""
         in_flight = self.in_flight
@@ -177,6 +217,7 @@ class Worker:
             self._kinds,
             self._settings.concurrency,
             budget=None if self._among is None else self._among.budget,
+            hooks=self._registry.hooks,
             on_queued=self._on_queued,
             on_ended=lambda: self.finish.wake(),
             on_hungry=lambda: self.fetcher.wake_hungry(),

@@ -121,6 +121,12 @@ class Heartbeat(Loop):
             self._members.close()
         telemetry.emit("worker.left", worker=self.id, why=why, handed_back=handed_back or 0)
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether its last renewal succeeded, and is not too long ago."""
+        silent_for = time.monotonic() - self._renewed_at
+        return not self._is_database_away and silent_for <= self._dead_after / SECOND
+
     def tick(self) -> float:
         with self._lock:
             if self._stopping:

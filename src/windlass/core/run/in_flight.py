@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
+from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import (
     AHEAD_SECONDS,
     NO_ROOM,
@@ -26,6 +27,7 @@ from windlass.core.run.ready import (
     Speedometer,
     State,
 )
+from windlass.core.task.hook import Hooks
 from windlass.core.task.kind import Kind
 from windlass.value.outcome import Outcome
 from windlass.value.task import Claimed
@@ -126,12 +128,16 @@ class InFlight:
         concurrency: int,
         *,
         budget: Budget | None = None,
+        hooks: Hooks | None = None,
         on_queued: Callable[[bool], None] = lambda _is_async: None,
         on_ended: Callable[[], None] = lambda: None,
         on_hungry: Callable[[], None] = lambda: None,
     ) -> None:
         self.concurrency = concurrency
         self.loads = {name: KindLoad(kind, concurrency) for name, kind in kinds.items()}
+        if hooks is not None:
+            for load in self.loads.values():
+                load.observer = observer_of(load.kind, hooks)
         if budget is not None:
             for load in self.loads.values():
                 load.budget, load.holder = budget, self

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeVar
 from windlass.clock import SECOND, Clock, to_datetime
 from windlass.core.face import Faces
 from windlass.core.task.current import is_running
-from windlass.core.task.declare import Call, How
+from windlass.core.task.declare import How
 from windlass.core.task.kind import Kind
 from windlass.core.task.store import task as store
 from windlass.core.wake.bell import Bell
@@ -21,7 +21,7 @@ from windlass.database.dialect.base import Executor
 from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
 from windlass.value.bucket import bucket_of
 from windlass.value.status import Status
-from windlass.value.task import NewTask
+from windlass.value.task import Call, NewTask
 
 PAST_ALLOWED = SECOND
 INSERT_TRIES = 5
