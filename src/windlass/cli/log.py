@@ -82,8 +82,8 @@ def is_set_up() -> bool:
         if any(not isinstance(each, logging.NullHandler) for each in logger.handlers):
             return True
     # A configuration forgets all handlers that were made before it, the one of last resort too.
-    made = [reference() for reference in getattr(logging, "_handlerList", [])]
-    return logging.lastResort is not None and bool(made) and logging.lastResort not in made
+    made = getattr(logging, "_handlerList", None)
+    return made is not None and logging.lastResort not in [reference() for reference in made]
 
 
 def _is_shown(record: logging.LogRecord) -> bool:
