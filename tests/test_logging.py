@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from windlass import App
-from windlass.logging import JsonFormatter, TaskFilter, add_task, task_fields
+from windlass.logging import ContextFilter, JsonFormatter, add_task, task_fields
 
 log = logging.getLogger("shop")
 
@@ -27,7 +27,7 @@ def output():
     stream = io.StringIO()
     handler = logging.StreamHandler(stream)
     handler.setFormatter(logging.Formatter("%(kind)s %(task)s %(key)s %(attempt)s %(message)s"))
-    handler.addFilter(TaskFilter())
+    handler.addFilter(ContextFilter())
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     yield stream

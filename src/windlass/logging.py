@@ -1,6 +1,6 @@
 """For the logging of users: which task a record is from, and records as JSON.
 
-    handler.addFilter(windlass.logging.TaskFilter())
+    handler.addFilter(windlass.logging.ContextFilter())
 
 The `task`, `kind`, `key` and `attempt` of the running task are then attributes of each record that
 a handler logs, whether it runs on a thread or on the event loop. Threads that a handler starts by
@@ -19,7 +19,7 @@ import msgspec
 from windlass.core.task.current import current
 from windlass.telemetry import RESERVED, Event
 
-__all__ = ["JsonFormatter", "TaskFilter", "add_task", "task_fields"]
+__all__ = ["ContextFilter", "JsonFormatter", "add_task", "task_fields"]
 
 FIELDS = ("task", "kind", "key", "attempt")
 
@@ -32,7 +32,7 @@ def task_fields() -> dict[str, object]:
     return dict(zip(FIELDS, (run.task.id, run.kind.name, run.key, run.task.attempt), strict=True))
 
 
-class TaskFilter(logging.Filter):
+class ContextFilter(logging.Filter):
     """Gives each record the attributes `task`, `kind`, `key` and `attempt`; `absent` outside.
 
     It lets every record pass. Attributes that a record has already stay.

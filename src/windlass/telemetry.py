@@ -11,7 +11,8 @@ import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
+
+from windlass.frame import users_frames
 
 log = logging.getLogger("windlass")
 
@@ -236,6 +237,9 @@ WORDS: dict[str, tuple[int, str]] = {
     ),
 }
 
+# Listeners do not get these: there may be thousands a second.
+LOG_ONLY = frozenset({"task.started", "task.ended"})
+
 _listeners: list[Listener] = []
 _lock = threading.Lock()
 
@@ -248,29 +252,13 @@ def emit(name: str, cause: BaseException | None = None, /, **fields: object) -> 
     event = Event(name, fields)
     if log.isEnabledFor(event.level):
         _log(event, cause)
+    if name in LOG_ONLY:
+        return
     for listener in _listeners:
         try:
             listener(event)
         except Exception:
             log.exception("an event listener failed")
-
-
-def trace(name: str, /, **fields: object) -> None:
-    """Log an event of a single run. Listeners do not get it: there may be thousands a second."""
-    _log(Event(name, fields), None)
-
-
-def logs_runs() -> bool:
-    """Whether the start and the end of each run are logged."""
-    return log.isEnabledFor(logging.DEBUG)
-
-
-def users_frames(error: BaseException) -> TracebackType | None:
-    """The traceback of `error` without the frames of Windlass that lead to the handler."""
-    trace = error.__traceback__
-    while trace is not None and "windlass.core" in trace.tb_frame.f_globals.get("__name__", ""):
-        trace = trace.tb_next
-    return trace
 
 
 def _log(event: Event, cause: BaseException | None) -> None:

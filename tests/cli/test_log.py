@@ -32,7 +32,7 @@ logging.config.dictConfig({
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"mine": {"format": "DICT %(name)s %(message)s %(kind)s %(task)s"}},
-    "filters": {"task": {"()": "windlass.logging.TaskFilter"}},
+    "filters": {"task": {"()": "windlass.logging.ContextFilter"}},
     "handlers": {"err": {"class": "logging.StreamHandler", "formatter": "mine",
                          "filters": ["task"]}},
     "root": {"level": "INFO", "handlers": ["err"]},

@@ -125,7 +125,7 @@ MODULES = {
         "UnknownSku",
     },
     "windlass.ledger.http": {"create"},
-    "windlass.logging": {"JsonFormatter", "TaskFilter", "add_task", "task_fields"},
+    "windlass.logging": {"JsonFormatter", "ContextFilter", "add_task", "task_fields"},
     "windlass.ring": {"arcs", "assign", "spread", "tokens_of"},
     "windlass.telemetry": {"Event", "emit", "subscribe"},
     "windlass.testing": {

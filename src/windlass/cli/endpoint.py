@@ -24,7 +24,7 @@ REQUEST_SECONDS = 2.0
 MOST_CONNECTIONS = 16
 
 
-class Page(NamedTuple):
+class PlainAnswer(NamedTuple):
     """What is answered."""
 
     status: int
@@ -32,20 +32,22 @@ class Page(NamedTuple):
     media_type: str = "text/plain; charset=utf-8"
 
 
-def health_page(problem: str | None) -> Page:
+def health_page(problem: str | None) -> PlainAnswer:
     """Whether a process is alive."""
-    return Page(200, "ok\n") if problem is None else Page(503, f"not ok: {problem}\n")
+    return PlainAnswer(200, "ok\n") if problem is None else PlainAnswer(503, f"not ok: {problem}\n")
 
 
-def ready_page(problem: str | None) -> Page:
+def ready_page(problem: str | None) -> PlainAnswer:
     """Whether a process takes work."""
-    return Page(200, "ok\n") if problem is None else Page(503, f"not ready: {problem}\n")
+    return (
+        PlainAnswer(200, "ok\n") if problem is None else PlainAnswer(503, f"not ready: {problem}\n")
+    )
 
 
 class Endpoint:
     """Serves pages on `HOST:PORT` until the process ends, or until `close`."""
 
-    def __init__(self, address: str, pages: Mapping[str, Callable[[], Page]]) -> None:
+    def __init__(self, address: str, pages: Mapping[str, Callable[[], PlainAnswer]]) -> None:
         self._pages = pages
         self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
         self._socket = _listening(address)
@@ -98,15 +100,15 @@ class Endpoint:
     def _answer(self, method: str, path: str) -> bytes:
         make = self._pages.get(path.partition("?")[0])
         if method not in ("GET", "HEAD"):
-            page = Page(405, "only GET is answered here\n")
+            page = PlainAnswer(405, "only GET is answered here\n")
         elif make is None:
-            page = Page(404, "there is nothing here\n")
+            page = PlainAnswer(404, "there is nothing here\n")
         else:
             try:
                 page = make()
             except Exception:
                 telemetry.log.exception("%s failed", path)
-                page = Page(500, "not ok: the page could not be made\n")
+                page = PlainAnswer(500, "not ok: the page could not be made\n")
         body = page.text.encode()
         head = [
             f"HTTP/1.1 {page.status} {HTTPStatus(page.status).phrase}",

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.errors import Cancel, Retry, Snooze
-from windlass.telemetry import users_frames
+from windlass.frame import users_frames
 from windlass.value.cron import Schedule, read_turn
 from windlass.value.duration import parse_duration
 from windlass.value.period import HURRIED, Period, remark_of

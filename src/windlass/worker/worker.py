@@ -131,14 +131,14 @@ class Worker:
 
     async def run(self) -> None:
         """Join, work, and leave. Leaves and raises if one of its loops ends."""
-        if self._hooks is None:
-            await self._run()
-            return
-        await self._hooks.start()
+        hooks = self._hooks
+        if hooks is not None and hooks.starts:
+            await hooks.start()
         try:
             await self._run()
         finally:
-            await self._hooks.stop()
+            if hooks is not None and hooks.stops:
+                await hooks.stop()
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -11,11 +11,10 @@ from sqlalchemy import Column, ColumnElement, Connection, Table, delete, func, i
 from windlass.core.alert.store import write_alert
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import failure, run_log, stat, task
-from windlass.value.log import LogLine, RunLogView
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.status import Status
-from windlass.value.task import FailureView
+from windlass.value.task import FailureView, LogLine, RunLogView
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from collections import deque
 from typing import Any
 
 from windlass.core.task.current import current
-from windlass.value.log import LogLine
 from windlass.value.outcome import storable
+from windlass.value.task import LogLine
 
 LONGEST_TEXT = 4_000
 # How many characters a run may keep in all.

@@ -5,6 +5,7 @@ A kind without any of them has no observer, and its runs cost nothing more.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,7 +29,7 @@ from windlass.value.task import RESERVED, Call
 def observer_of(kind: Kind, hooks: Hooks) -> RunObserver | None:
     """What is around the runs of `kind` now; None if that is nothing."""
     middlewares = () if kind.name.startswith(RESERVED) else tuple(hooks.middlewares)
-    logs_runs = telemetry.logs_runs()
+    logs_runs = telemetry.log.isEnabledFor(logging.DEBUG)
     if kind.logs:
         keep_records()
     if not (middlewares or kind.logs or logs_runs):
@@ -87,11 +88,11 @@ class _Telling:
         if self._run is not None:
             self._began = time.monotonic()
             attempt = self._run.task.attempt
-            telemetry.trace("task.started", **_facts(self._run), attempt=attempt)
+            telemetry.emit("task.started", **_facts(self._run), attempt=attempt)
 
     def __exit__(self, _type: object, error: BaseException | None, _trace: object) -> None:
         if self._run is not None:
-            telemetry.trace(
+            telemetry.emit(
                 "task.ended",
                 **_facts(self._run),
                 milliseconds=(time.monotonic() - self._began) * 1_000,

@@ -29,8 +29,7 @@ from windlass.cli.output import (
 )
 from windlass.operate.task import operate
 from windlass.value.duration import parse_duration
-from windlass.value.log import RunLogView
-from windlass.value.task import TaskFilter, TaskView
+from windlass.value.task import RunLogView, TaskFilter, TaskView
 from windlass.view.action import Action
 
 cli = typer.Typer()

@@ -21,13 +21,13 @@ from windlass.core.task.store import task
 from windlass.core.task.store.page import TasksBelow
 from windlass.database.connection import Connection
 from windlass.errors import BadInput, NotPossible, TaskNotFound
-from windlass.value.log import RunLogView
 from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.status import Status
 from windlass.value.task import (
     KEEP_FAILED,
     Call,
     FailureView,
+    RunLogView,
     TaskFilter,
     TaskView,
     check_key,
