@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from windlass.control.model.control import Reply, RunStatus, RunView
     from windlass.control.model.step import StepView
     from windlass.core.task.declare import Task, TaskRef
+    from windlass.core.task.hook import MiddlewareContext
     from windlass.errors import *
     from windlass.external.model import Done, External, Failed, Running
     from windlass.flow.declare import Edit, Node
@@ -73,6 +74,7 @@ __all__ = [
     "Keys",
     "Lines",
     "MembersUnavailable",
+    "MiddlewareContext",
     "Mirror",
     "MirrorSource",
     "NoContext",
@@ -130,6 +132,7 @@ __getattr__ = attributes_of(
         "windlass.control.model.step": ("StepView",),
         "windlass.handler": ("Context", "context"),
         "windlass.core.task.declare": ("Task", "TaskRef"),
+        "windlass.core.task.hook": ("MiddlewareContext",),
         "windlass.external.model": ("Done", "External", "Failed", "Running"),
         "windlass.flow.declare": ("Edit", "Node"),
         "windlass.flow.model.run": ("FlowGraph", "FlowProgress", "NodeView"),
@@ -147,5 +150,5 @@ __getattr__ = attributes_of(
         "windlass.view.audit": ("Audit",),
         "windlass.value.status": ("Status",),
     },
-    modules=("errors", "external", "ledger", "ring", "telemetry", "testing", "web"),
+    modules=("errors", "external", "ledger", "logging", "ring", "telemetry", "testing", "web"),
 )

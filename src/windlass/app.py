@@ -22,7 +22,13 @@ from windlass.core.ring.member import parse as parse_members
 from windlass.core.shard.fleet import make_fleet
 from windlass.core.shard.route import Router
 from windlass.core.shard.shard import Shard
-from windlass.core.task.declare import Call, How, Task, TaskRef
+from windlass.core.task.declare import How, Task, TaskRef
+from windlass.core.task.hook import (
+    MiddlewareContext,
+    acall_through,
+    call_through,
+    check_hook,
+)
 from windlass.core.task.kind import (
     CronOptions,
     Kind,
@@ -52,7 +58,7 @@ from windlass.sweep.operate.sweep import Sweep, Sweeps
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import LARGEST_PAYLOAD
-from windlass.value.task import TaskView
+from windlass.value.task import Call, TaskView
 from windlass.value.twin import awaited, twin
 from windlass.view.listing import Listing
 from windlass.watch.declare import Channel, Watching
@@ -65,6 +71,7 @@ from windlass.worker.worker import Worker, WorkerSettings
 
 P = ParamSpec("P")
 R = TypeVar("R")
+F = TypeVar("F", bound=Callable[..., Any])
 
 # Runs the rows of one shard, or of several.
 AnyWorker = Worker | Team
@@ -136,7 +143,7 @@ class App:
         self.rolling_tools = RollingTools(
             self.fleet, self.clock, self._worker_for, self.settings.dead_after
         )
-        self.sweeps = Sweeps(self.fleet, self, self._retrier_for)
+        self.sweeps = Sweeps(self.fleet, self, self._retrier_for, self.registry.hooks)
         self.control = Controls(self.fleet)
         self.flows = Flows(RunFinder(self.fleet, self.registry), self._router)
         self.flow = FlowDeclarer(self.registry, self.flows)
@@ -280,10 +287,48 @@ class App:
         self.registry.add(kind)
         return kind
 
+    # Hooks
+
+    def middleware(self, around: F) -> F:
+        """Call `around(call, context)` around each enqueue and each run; the first is outermost.
+
+        It calls `call()` once, or `await call()` if it is async. It changes neither the arguments
+        nor the result. An error of its own reaches the caller of `enqueue`, or fails the run.
+        Workers that start later use it.
+        """
+        return self.registry.hooks.add(around)
+
+    def on_worker_start(self, hook: F) -> F:
+        """Call `hook()`, sync or async, before a worker joins; if it raises, none starts."""
+        check_hook(hook, "on_worker_start", "hook()")
+        self.registry.hooks.starts.append(hook)
+        return hook
+
+    def on_worker_stop(self, hook: F) -> F:
+        """Call `hook()`, sync or async, after a worker has left; the last one comes first."""
+        check_hook(hook, "on_worker_stop", "hook()")
+        self.registry.hooks.stops.append(hook)
+        return hook
+
     # What a declared task calls
 
     def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
-        """Write calls as tasks."""
+        """Write calls as tasks, through all middlewares."""
+        around = self.registry.hooks.middlewares
+        if not around:
+            return self._submit(kind, calls, how)
+        context = MiddlewareContext("enqueue", kind.name, tuple(calls))
+        return call_through(around, context, lambda: self._submit(kind, calls, how))
+
+    async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
+        """`submit`, awaited; joins the caller's async transaction if there is one."""
+        around = self.registry.hooks.middlewares
+        if not around:
+            return await self._asubmit(kind, calls, how)
+        context = MiddlewareContext("enqueue", kind.name, tuple(calls))
+        return await acall_through(around, context, lambda: self._asubmit(kind, calls, how))
+
+    def _submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
         self.prepare()
         numbers = self._router.submit(kind, calls, how)
         # The caller's transaction may still roll back.
@@ -292,14 +337,13 @@ class App:
             known_until = time.monotonic() + kind.terms.keep_failed / SECOND
         return [TaskRef(self, number, kind, known_until) for number in numbers]
 
-    async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
-        """`submit`, awaited; joins the caller's async transaction if there is one."""
+    async def _asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
         if how.conn is None:
-            return await twin(self.submit, kind, calls, how)
+            return await twin(self._submit, kind, calls, how)
         if is_async(how.conn):
             await twin(self.prepare)
         return await on_its_thread(
-            how.conn, lambda conn: self.submit(kind, calls, replace(how, conn=conn))
+            how.conn, lambda conn: self._submit(kind, calls, replace(how, conn=conn))
         )
 
     def ref(self, task_id: int) -> TaskRef:

@@ -1,19 +1,27 @@
 """Events: one stream that logs, metrics and the live line read.
 
 Code emits an event by name, with its facts as fields. Only this file has the text and the log level
-of each event.
+of each event. The text says what happened to what, so that a plain `logging.basicConfig` is enough.
 """
 
 from __future__ import annotations
 
 import logging
+import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+
+from windlass.frame import users_frames
 
 log = logging.getLogger("windlass")
 
 Listener = Callable[["Event"], None]
+
+OPTIONAL = re.compile(r"\[([^\]]*)\]")
+FIELD = re.compile(r"\{(\w+)\}")
+# The names that `logging` keeps for itself. Such a field gets "_" behind its name in a record.
+RESERVED = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,118 +33,282 @@ class Event:
 
     @property
     def message(self) -> str:
-        return WORDS[self.name][1]
+        """What happened, in words."""
+        return _render(WORDS[self.name][1], self.fields)
 
     @property
     def level(self) -> int:
         return WORDS[self.name][0]
 
 
+TRY = "[ (attempt {tries} of {most_tries})]"
+# In a text `{name}` is a field. What is in brackets is left out if one of its fields is not there.
 WORDS: dict[str, tuple[int, str]] = {
-    "worker.joined": (logging.INFO, "worker joined"),
-    "worker.stopping": (logging.INFO, "worker is stopping: waiting for running tasks"),
-    "worker.left": (logging.INFO, "worker left; unfinished tasks were returned to the queue"),
-    "worker.lost": (logging.WARNING, "worker lost its lease and stopped its tasks"),
-    "worker.marked_dead": (logging.WARNING, "a worker missed its heartbeat and was marked dead"),
-    "worker.crashed": (logging.ERROR, "worker stopped by an error"),
+    "worker.joined": (logging.INFO, "worker {worker} joined[ (process {pid})]"),
+    "worker.stopping": (
+        logging.INFO,
+        "worker {worker} is stopping: waiting for {running} running tasks",
+    ),
+    "worker.left": (
+        logging.INFO,
+        "worker {worker} left ({why}); {handed_back} unfinished tasks were returned to the queue",
+    ),
+    "worker.lost": (
+        logging.WARNING,
+        "worker {worker} lost its lease ({why}) and stopped {stopped} tasks",
+    ),
+    "worker.marked_dead": (
+        logging.WARNING,
+        "worker {worker} missed its heartbeat and was marked dead; it held {abandoned} rows",
+    ),
+    "worker.crashed": (logging.ERROR, "worker {worker} was stopped by an error: {error}"),
+    "process.started": (logging.INFO, "worker process {process} started (pid {pid})"),
+    "process.died": (
+        logging.ERROR,
+        "worker process {process} (pid {pid}) died with code {code} and is restarted",
+    ),
+    "process.serves": (logging.INFO, "{pages} are served at http://{address}"),
     "worker.guarded": (
         logging.WARNING,
-        "heartbeat could not run: a handler may hold the GIL; the guard kept the worker alive",
+        "worker {worker} was kept alive by its guard for {seconds} s: a handler may hold the GIL",
     ),
-    "guard.started": (logging.INFO, "guard process started"),
-    "guard.died": (logging.WARNING, "guard process died and is restarted"),
-    "guard.failed": (logging.WARNING, "guard process cannot renew the lease"),
-    "process.started": (logging.INFO, "worker process started"),
-    "process.died": (logging.ERROR, "worker process died and is restarted"),
+    "guard.started": (logging.INFO, "guard process started (pid {pid})"),
+    "guard.died": (
+        logging.WARNING,
+        "guard process (pid {pid}) died with code {code} and is restarted",
+    ),
+    "guard.failed": (logging.WARNING, "guard process cannot renew the lease: {error}"),
     "process.reloaded": (logging.INFO, "code changed; worker process is restarted"),
-    "task.retried": (logging.WARNING, "task failed and will be retried"),
-    "task.failed": (logging.ERROR, "task failed"),
-    "task.cancelled": (logging.INFO, "task was cancelled"),
-    "task.snoozed": (logging.DEBUG, "task was snoozed"),
-    "task.rescued": (logging.WARNING, "task of a dead worker was taken over"),
-    "task.poison": (logging.ERROR, "task failed: its worker died each time it ran"),
-    "task.refused": (logging.WARNING, "outcome refused: the task no longer belongs to this worker"),
-    "task.abandoned": (logging.WARNING, "thread abandoned: its handler does not stop"),
-    "cron.declared": (logging.INFO, "cron discovered"),
-    "cron.stopped": (logging.INFO, "cron is no longer declared and was stopped"),
-    "kind.held_back": (logging.INFO, "kind is paused, or its window is closed"),
-    "kind.opened": (logging.INFO, "kind may run again"),
-    "switch.unreadable": (logging.WARNING, "a switch is not valid and is ignored"),
-    "breaker.opened": (logging.ERROR, "breaker opened: too many errors in a row"),
-    "breaker.probing": (logging.INFO, "breaker probes with one task"),
-    "breaker.closed": (logging.INFO, "breaker closed: the probe succeeded"),
-    "ring.acquired": (logging.INFO, "buckets were taken over"),
-    "ring.released": (logging.INFO, "buckets were given up"),
-    "ring.offered": (logging.DEBUG, "rows were offered to idle workers"),
-    "control.started": (logging.INFO, "run started"),
-    "control.finished": (logging.INFO, "run finished"),
-    "control.failed": (logging.ERROR, "run failed"),
-    "control.lost": (logging.WARNING, "run was taken over or released while its holder ran it"),
-    "control.released": (logging.WARNING, "run was released by an operator"),
-    "control.reset": (logging.WARNING, "run was reset by an operator and starts over"),
-    "sweep.declared": (logging.INFO, "sweep discovered"),
-    "sweep.stopped": (logging.WARNING, "sweep is no longer declared and was stopped"),
-    "sweep.started": (logging.INFO, "round of a sweep started"),
-    "sweep.ended": (logging.INFO, "round of a sweep ended"),
-    "sweep.abandoned": (logging.WARNING, "round of a sweep was abandoned: its source has changed"),
-    "sweep.failed": (logging.ERROR, "source of a sweep cannot be read; it is retried"),
-    "range.rescued": (logging.WARNING, "range of a dead worker was taken over"),
-    "range.poison": (logging.ERROR, "item failed as poison: its workers died while it ran"),
-    "range.stolen": (logging.INFO, "range was split for an idle worker"),
-    "range.straggles": (logging.WARNING, "range will end long after the others"),
-    "range.set_aside": (logging.WARNING, "items of a range failed"),
-    "range.done": (logging.DEBUG, "range of a sweep is done"),
-    "flow.started": (logging.INFO, "flow started"),
-    "flow.ended": (logging.INFO, "flow run ended"),
-    "flow.retried": (logging.INFO, "failed nodes of a flow run are retried"),
-    "flow.skipped": (logging.WARNING, "node was skipped by an operator and counts as succeeded"),
-    "flow.edited": (logging.INFO, "nodes or edges of a flow run were changed"),
-    "external.submitted": (logging.DEBUG, "task was submitted to an external system"),
+    "hook.failed": (logging.ERROR, "{hook} hook {name} failed: {error}"),
+    "task.started": (logging.DEBUG, "task {kind} {task}[ ({key})] started (attempt {attempt})"),
+    "task.ended": (
+        logging.DEBUG,
+        "task {kind} {task}[ ({key})] ended after {milliseconds} ms[ by {error}]",
+    ),
+    "task.retried": (
+        logging.WARNING,
+        f"task {{kind}} {{task}} failed{TRY}: {{error}}; next try in {{again_in_seconds}} s",
+    ),
+    "task.failed": (
+        logging.ERROR,
+        f"task {{kind}} {{task}} failed{TRY}: {{error}}",
+    ),
+    "task.cancelled": (logging.INFO, "task {kind} {task} was cancelled[: {reason}]"),
+    "task.snoozed": (logging.DEBUG, "task {kind} {task} was snoozed for {seconds} s"),
+    "task.rescued": (
+        logging.WARNING,
+        "task {kind} {task} of a dead worker was taken over (lost {lost} times)",
+    ),
+    "task.poison": (
+        logging.ERROR,
+        "task {kind} {task} failed as poison: its worker died each of {lost} times it ran",
+    ),
+    "task.refused": (
+        logging.WARNING,
+        "outcome of task {kind} {task} refused: the task no longer belongs to this worker",
+    ),
+    "task.abandoned": (
+        logging.WARNING,
+        "thread of task {kind} {task} abandoned: its handler does not stop ({threads} so far)",
+    ),
+    "cron.declared": (logging.INFO, "cron {kind} discovered: {cron} ({tz})"),
+    "cron.stopped": (logging.INFO, "cron {kind} is no longer declared and was stopped"),
+    "kind.held_back": (logging.INFO, "kind {kind} is paused, or its window is closed"),
+    "kind.opened": (logging.INFO, "kind {kind} may run again"),
+    "switch.unreadable": (
+        logging.WARNING,
+        "switch of kind {kind} is not valid and is ignored: {error}",
+    ),
+    "breaker.opened": (
+        logging.ERROR,
+        "breaker of kind {kind} opened: {errors} errors in a row",
+    ),
+    "breaker.probing": (logging.INFO, "breaker of kind {kind} probes with one task"),
+    "breaker.closed": (logging.INFO, "breaker of kind {kind} closed: the probe succeeded"),
+    "ring.acquired": (
+        logging.INFO,
+        "worker {worker} took over {buckets} buckets and owns {owned}",
+    ),
+    "ring.released": (logging.INFO, "worker {worker} gave up {buckets} buckets and owns {owned}"),
+    "ring.offered": (
+        logging.DEBUG,
+        "worker {worker} offered {rows} rows of kind {kind} to idle workers",
+    ),
+    "control.started": (logging.INFO, "control run {name}[ {partition}] started (try {tries})"),
+    "control.finished": (
+        logging.INFO,
+        "control run {name}[ {partition}] finished in {run_seconds} s",
+    ),
+    "control.failed": (
+        logging.ERROR,
+        "control run {name}[ {partition}] failed[ at step {step}]: {error}",
+    ),
+    "control.lost": (
+        logging.WARNING,
+        "control run {name}[ {partition}] was taken over or released while it ran: {why}",
+    ),
+    "control.released": (
+        logging.WARNING,
+        "control run {name}[ {partition}] was released by {who}",
+    ),
+    "control.reset": (
+        logging.WARNING,
+        "control run {name}[ {partition}] was reset by {who} and starts over",
+    ),
+    "sweep.declared": (logging.INFO, "sweep {sweep} discovered: {source}"),
+    "sweep.stopped": (logging.WARNING, "sweep {sweep} is no longer declared and was stopped"),
+    "sweep.started": (
+        logging.INFO,
+        "round {round} of sweep {sweep} started in {ranges} ranges[, about {rows} rows]",
+    ),
+    "sweep.ended": (
+        logging.INFO,
+        "round {round} of sweep {sweep} ended: {done} done, {failed} failed, {repeated} repeated",
+    ),
+    "sweep.abandoned": (
+        logging.WARNING,
+        "round {round} of sweep {sweep} was abandoned after {done} rows: its source has changed",
+    ),
+    "sweep.failed": (
+        logging.ERROR,
+        "source of sweep {sweep} cannot be read; it is retried: {error}",
+    ),
+    "range.rescued": (
+        logging.WARNING,
+        "range {range} of sweep {sweep} was taken over from a dead worker (lost {lost} times)",
+    ),
+    "range.poison": (
+        logging.ERROR,
+        "item {key} of sweep {sweep} failed as poison: its workers died while it ran",
+    ),
+    "range.stolen": (logging.INFO, "range {range} of sweep {sweep} was split for an idle worker"),
+    "range.straggles": (
+        logging.WARNING,
+        "range {range} of sweep {sweep} will end long after the others",
+    ),
+    "range.set_aside": (
+        logging.WARNING,
+        "{items} items of sweep {sweep} (range {range}) failed; the first is {key}: {error}",
+    ),
+    "range.done": (logging.DEBUG, "range {range} of sweep {sweep} is done: {done} rows"),
+    "flow.started": (logging.INFO, "flow {flow} started: flow run {run} with {nodes} nodes"),
+    "flow.ended": (logging.INFO, "flow run {run} ended: {status}"),
+    "flow.retried": (logging.INFO, "flow run {run}: {nodes} failed nodes are retried"),
+    "flow.skipped": (
+        logging.WARNING,
+        "flow run {run}: node {node} was skipped by an operator and counts as succeeded",
+    ),
+    "flow.edited": (
+        logging.INFO,
+        "flow run {run}: nodes or edges were changed; {nodes} nodes are new",
+    ),
+    "external.submitted": (
+        logging.DEBUG,
+        "task {kind} {task} was submitted to its external system as {handle}",
+    ),
     "external.silent": (
         logging.WARNING,
-        "external system did not answer; the call is repeated later",
+        "external system of kind {kind} did not answer and is called later: {error}",
     ),
-    "external.notified": (logging.DEBUG, "external system reported how a task ended"),
-    "external.uncancelled": (logging.WARNING, "external system did not cancel a task"),
-    "shard.joined": (logging.INFO, "a database became a shard of the app"),
-    "shard.down": (logging.WARNING, "a shard does not answer; the others continue"),
-    "shard.back": (logging.INFO, "a shard answers again"),
-    "shard.unserved": (logging.WARNING, "a shard has no worker here until it answers"),
-    "shard.moved": (logging.INFO, "rows were moved to another shard"),
-    "alert.raised": (logging.WARNING, "alert raised"),
-    "alert.resolved": (logging.INFO, "alert resolved: its cause is gone"),
-    "alert.undelivered": (logging.WARNING, "alert was not delivered to a channel"),
-    "beat.failed": (logging.WARNING, "heartbeat URL did not answer"),
-    "prune.done": (logging.DEBUG, "old rows were pruned"),
-    "database.failed": (logging.WARNING, "database call failed and is retried"),
-    "database.back": (logging.INFO, "database answers again"),
-    "schema.behind": (logging.WARNING, "tables are older than this Windlass; run windlass migrate"),
-    "schema.changed": (logging.INFO, "tables have another version now"),
-    "schema.refused": (logging.ERROR, "tables are newer than this Windlass knows; upgrade it"),
-    "clock.stepped": (logging.ERROR, "the clock of the database stepped; nothing is lost by that"),
-    "database.endangered": (logging.WARNING, "database file can be damaged"),
-    "members.away": (logging.WARNING, "etcd or ZooKeeper is away; no worker is marked dead"),
-    "members.back": (logging.INFO, "etcd or ZooKeeper answers again"),
-    "loop.failed": (logging.ERROR, "a loop of the worker failed and continues"),
+    "external.notified": (
+        logging.DEBUG,
+        "external system reported how task {kind} {task} ended (ok: {ok})",
+    ),
+    "external.uncancelled": (
+        logging.WARNING,
+        "external system did not cancel {handle}: {error}",
+    ),
+    "shard.joined": (logging.INFO, "{shard} became shard {place} of the app"),
+    "shard.down": (
+        logging.WARNING,
+        "shard {shard} does not answer; the others continue: {error}",
+    ),
+    "shard.back": (logging.INFO, "shard {shard} answers again"),
+    "shard.unserved": (
+        logging.WARNING,
+        "shard {shard} has no worker here until it answers: {error}",
+    ),
+    "shard.moved": (logging.INFO, "{rows} rows were moved from {source} to {target}"),
+    "prune.done": (logging.DEBUG, "{rows} old rows were pruned"),
+    "database.failed": (
+        logging.WARNING,
+        "[{database}: ][loop {loop}: ]database call failed and is retried: {error}",
+    ),
+    "database.back": (logging.INFO, "loop {loop}: database answers again"),
+    "database.endangered": (logging.WARNING, "{database}: database file can be damaged: {hazard}"),
+    "members.away": (
+        logging.WARNING,
+        "{kind} is away; no worker is marked dead: {error}",
+    ),
+    "members.back": (logging.INFO, "{kind} answers again after {away_seconds} s"),
+    "loop.failed": (
+        logging.ERROR,
+        "loop {loop} of the worker failed and continues: {error}",
+    ),
+    "alert.raised": (logging.WARNING, "alert raised: {text}"),
+    "alert.resolved": (logging.INFO, "alert resolved: {text}"),
+    "alert.undelivered": (logging.WARNING, "alert was not delivered to {channel}: {error}"),
+    "beat.failed": (logging.WARNING, "heartbeat URL[ of kind {kind}] did not answer: {error}"),
+    "schema.behind": (
+        logging.WARNING,
+        "tables of {database} have version {version}, which is old; run windlass migrate",
+    ),
+    "schema.changed": (
+        logging.INFO,
+        "tables of {database} have version {version} now (before: {before})",
+    ),
+    "schema.refused": (logging.ERROR, "{database} {problem}"),
+    "clock.stepped": (
+        logging.ERROR,
+        "the clock of {database} stepped by {seconds} s; nothing is lost by that",
+    ),
 }
 
-# A library is silent unless its user has set up logging.
-log.addHandler(logging.NullHandler())
+# Listeners do not get these: there may be thousands a second.
+LOG_ONLY = frozenset({"task.started", "task.ended"})
 
 _listeners: list[Listener] = []
 _lock = threading.Lock()
 
 
-def emit(name: str, /, **fields: object) -> None:
-    """Emit the event `name`. Never raises: a listener must not break the work."""
+def emit(name: str, cause: BaseException | None = None, /, **fields: object) -> None:
+    """Emit the event `name`. Never raises: a listener must not break the work.
+
+    Logs show the traceback of the `cause`.
+    """
     event = Event(name, fields)
     if log.isEnabledFor(event.level):
-        log.log(event.level, event.message, extra={"windlass": event})
+        _log(event, cause)
+    if name in LOG_ONLY:
+        return
     for listener in _listeners:
         try:
             listener(event)
         except Exception:
             log.exception("an event listener failed")
+
+
+def _log(event: Event, cause: BaseException | None) -> None:
+    exc_info = None if cause is None else (type(cause), cause, users_frames(cause))
+    extra: dict[str, object] = {"windlass": event, "event": event.name}
+    for name, value in event.fields.items():
+        extra[f"{name}_" if name in RESERVED else name] = value
+    log.log(event.level, event.message, exc_info=exc_info, extra=extra)
+
+
+def _render(words: str, fields: Mapping[str, object]) -> str:
+    def known(part: re.Match[str]) -> str:
+        return part[1] if all(_shown(fields.get(name)) for name in FIELD.findall(part[1])) else ""
+
+    kept = OPTIONAL.sub(known, words)
+    return FIELD.sub(lambda field: _shown(fields.get(field[1], "?")), kept)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.3g}"
+    # The other lines of an error are in the field, and in the traceback.
+    return "" if value is None else str(value).strip().partition("\n")[0]
 
 
 def subscribe(listener: Listener) -> Callable[[], None]:

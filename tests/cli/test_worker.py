@@ -47,9 +47,9 @@ def test_a_worker_logs_lines_that_people_can_read(windlass_process, shop):
 
     answer = windlass_process("worker", f"{shop.__name__}:app", "--once")
 
-    (line,) = [line for line in answer.err.splitlines() if "task failed" in line]
+    (line,) = [line for line in answer.err.splitlines() if "task send_mail " in line]
     assert "error" in line
-    assert "kind=send_mail" in line
+    assert "failed (attempt 1 of 1): ValueError: no such address" in line
 
 
 def test_a_worker_may_be_given_some_kinds(windlass_process, shop):

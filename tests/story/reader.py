@@ -44,7 +44,7 @@ LASTING = {"worker", "dev", "callback", "console", "demo"}
 SHOWN = {"text", "dockerfile", "http", "make"}
 MAKE_TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 # What a worker, or a server, says when it is ready.
-THERE = re.compile(r"worker joined|http://")
+THERE = re.compile(r"worker \S+ joined|http://")
 ADDRESS = re.compile(r"http://[\w.-]+:(\d+)")
 EXTRA = re.compile(r"^windlass(\[[a-z,]+\])?$")
 

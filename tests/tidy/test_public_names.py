@@ -53,6 +53,7 @@ PUBLIC = {
     "Keys",
     "Lines",
     "MembersUnavailable",
+    "MiddlewareContext",
     "Mirror",
     "MirrorSource",
     "NoContext",
@@ -124,6 +125,7 @@ MODULES = {
         "UnknownSku",
     },
     "windlass.ledger.http": {"create"},
+    "windlass.logging": {"JsonFormatter", "ContextFilter", "add_task", "task_fields"},
     "windlass.ring": {"arcs", "assign", "spread", "tokens_of"},
     "windlass.telemetry": {"Event", "emit", "subscribe"},
     "windlass.testing": {

@@ -13,8 +13,9 @@ from tests.watch.lookout import HOUR, MINUTE, looking_out
 from tests.watch.receiver import Receiver, receiving
 from windlass import BadInput, Status
 from windlass.clock import SECOND
-from windlass.core.task.declare import Call, How
+from windlass.core.task.declare import How
 from windlass.errors import Undelivered
+from windlass.value.task import Call
 from windlass.view.action import Operator
 from windlass.watch.engine.deliver import DELIVER, RETRIES, trial_message
 from windlass.watch.operate import alert as operate

@@ -368,6 +368,11 @@ export interface LogIn {
   secret: string; name?: string;
 }
 
+/** One record that a handler logged. */
+export interface LogLine {
+  at: string; level: string; logger: string; text: string;
+}
+
 /** How far a loop has come; the total may be unknown. */
 export interface LoopProgress {
   done: number; total: number | null;
@@ -552,6 +557,12 @@ export interface RoundView {
   failed: number; repeated: number; ranges: number; rate: number;
 }
 
+/** What one run of a task logged, oldest first; `dropped` older records were not kept. */
+export interface RunLogView {
+  id: number; attempt: number; worker: number | null; ended_at: string; dropped: number;
+  lines: readonly LogLine[];
+}
+
 /** A control run, or a try of it that ended, as people see it. `data` is JSON. */
 export interface RunView {
   name: string; partition: string; status: "failed" | "succeeded" | "running" | "ready";
@@ -653,6 +664,11 @@ export interface TaskLine {
 /** Tasks, newest first; `looked_at` is how many rows were read for them. */
 export interface TaskListing_TaskLine {
   items: readonly TaskLine[]; next: string | null; missing: readonly string[]; looked_at: number;
+}
+
+/** What the last runs of a task logged, newest first, and the shards that do not answer. */
+export interface TaskLogs {
+  runs: readonly RunLogView[]; missing: readonly string[];
 }
 
 /** A flow as JSON, drawn in the console or loaded from a file. */

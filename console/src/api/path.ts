@@ -96,6 +96,10 @@ export interface Get {
     answer: Model.TaskListing_TaskLine;
   };
   "tasks/{number}": { params: { number: number | string; }; answer: Model.TaskDetail; };
+  "tasks/{number}/logs": {
+    params: { number: number | string; }; query?: { search?: Maybe<string>; };
+    answer: Model.TaskLogs;
+  };
   "ledgers": { answer: readonly Model.LedgerPlace[]; };
   "stock": {
     query?: {

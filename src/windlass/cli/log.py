@@ -8,72 +8,95 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import msgspec
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from windlass import telemetry
+from windlass.logging import JsonFormatter, moment_of, task_fields
 from windlass.telemetry import Event
 
 LEVEL_STYLE = {"error": "bold red", "warning": "yellow", "info": "", "debug": "bright_black"}
 
 
 class LineFormatter(logging.Formatter):
-    """`time level message key=value ...`, or the same as JSON."""
-
-    def __init__(self, *, as_json: bool) -> None:
-        super().__init__()
-        self._as_json = as_json
+    """`time level message`, with the task if a handler logged it."""
 
     def format(self, record: logging.LogRecord) -> str:
-        event = getattr(record, "windlass", None)
-        fields = dict(event.fields) if isinstance(event, Event) else {}
-        moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        if self._as_json:
-            shown = {
-                "time": moment,
-                "level": record.levelname.lower(),
-                "event": event.name if isinstance(event, Event) else "log",
-                "message": record.getMessage(),
-                **fields,
-            }
-            return msgspec.json.encode(shown, enc_hook=str).decode()
-        facts = " ".join(f"{name}={_value(value)}" for name, value in fields.items())
-        line = f"{moment} {record.levelname.lower():7} {record.getMessage()} {facts}".rstrip()
+        """The record as a line, and its traceback."""
+        line = f"{moment_of(record)} {record.levelname.lower():7} {_text_of(record)}"
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
 class ConsoleHandler(logging.Handler):
-    """Prints events above the live line, in colour."""
+    """Prints records above the live line, in colour."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        event = getattr(record, "windlass", None)
-        fields = event.fields if isinstance(event, Event) else {}
-        level = record.levelname.lower()
+        """Print a record and its traceback."""
         line = Text(time.strftime("%H:%M:%S "), style="bright_black")
-        line += Text(record.getMessage(), style=LEVEL_STYLE.get(level, ""))
-        for name, value in fields.items():
-            line += Text(f"  {name}=", style="bright_black") + Text(_value(value))
+        line += Text(_text_of(record), style=LEVEL_STYLE.get(record.levelname.lower(), ""))
         self._console.print(line)
+        if record.exc_info:
+            trace = logging.Formatter().formatException(record.exc_info)
+            self._console.print(Text(trace, style="bright_black"))
 
 
 def set_up_logs(*, as_json: bool, console: Console | None) -> None:
-    """Log Windlass's events, and warnings of all other modules, to standard error."""
+    """Log Windlass's events, and warnings of all other modules, to standard error.
+
+    Not if the app has set up logging: then nothing is added and nothing is replaced.
+    """
+    if is_set_up():
+        if as_json:
+            telemetry.log.warning(
+                "--json is ignored: the app has set up logging itself; "
+                "give its handler windlass.logging.JsonFormatter()"
+            )
+        return
     handler: logging.Handler
     if console is not None:
         handler = ConsoleHandler(console)
     else:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(LineFormatter(as_json=as_json))
-    logging.basicConfig(level=logging.WARNING, handlers=[handler], force=True)
-    level = os.environ.get("WINDLASS_LOG", "info").upper()
-    logging.getLogger("windlass").setLevel(level if level in logging.getLevelNamesMapping() else 20)
+        handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
+    handler.addFilter(_is_shown)
+    root = logging.getLogger()
+    root.addHandler(handler)
+    if root.level == logging.WARNING:
+        # Not shown, but kept with the run of a kind that has `logs`.
+        root.setLevel(logging.INFO)
+    if telemetry.log.level == logging.NOTSET:
+        level = os.environ.get("WINDLASS_LOG", "info").upper()
+        telemetry.log.setLevel(level if level in logging.getLevelNamesMapping() else logging.INFO)
+
+
+def is_set_up() -> bool:
+    """Whether the program has set up logging: handlers of its own, or a call of logging.config."""
+    for logger in (logging.getLogger(), telemetry.log):
+        if any(not isinstance(each, logging.NullHandler) for each in logger.handlers):
+            return True
+    # A configuration forgets all handlers that were made before it, the one of last resort too.
+    made = getattr(logging, "_handlerList", None)
+    return made is not None and logging.lastResort not in [reference() for reference in made]
+
+
+def _is_shown(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.WARNING or f"{record.name}.".startswith("windlass.")
+
+
+def _text_of(record: logging.LogRecord) -> str:
+    """The message, and which task it is from if the message does not say so."""
+    text = record.getMessage()
+    if isinstance(getattr(record, "windlass", None), Event):
+        return text
+    facts = {name: value for name, value in task_fields().items() if value is not None}
+    return " ".join([text, *(f"{name}={_value(value)}" for name, value in facts.items())])
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 import typer
 from rich.console import Console
 
+from windlass.cli.endpoint import Endpoint, health_page, ready_page
 from windlass.cli.load import AppArgument, end_quietly, load_app
-from windlass.cli.log import Shown, live_line, set_up_logs
+from windlass.cli.log import Shown, is_set_up, live_line, set_up_logs
 from windlass.cli.output import complain, count_text, refuse, say
 from windlass.cli.supervise import Supervisor, send_pulses
 from windlass.errors import WindlassError
@@ -47,6 +48,14 @@ GraceOption = Annotated[
 ShardOption = Annotated[
     list[str] | None,
     typer.Option("--shard", help="Use only this shard: its number or database; repeatable."),
+]
+HealthOption = Annotated[
+    str | None,
+    typer.Option(
+        "--health",
+        metavar="HOST:PORT",
+        help="Serve /healthz and /readyz there, without a credential.",
+    ),
 ]
 LogOption = Annotated[bool, typer.Option("--json", help="Log JSON lines.")]
 HostOption = Annotated[str, typer.Option("--host", help="The address to listen on.")]
@@ -120,11 +129,13 @@ def worker(
     shard: ShardOption = None,
     grace: GraceOption = None,
     once: Annotated[bool, typer.Option("--once", help="Run what is due, then exit.")] = False,
+    health: HealthOption = None,
     as_json: LogOption = False,
 ) -> None:
     """Run tasks until SIGTERM, then finish the running ones; a second SIGTERM stops at once."""
     end_quietly()
     loaded = load_app(app)
+    console = _begin_logs(as_json=as_json)
     if grace is not None:
         loaded.set_grace(grace)
     loaded.registry.chosen(kind or [])
@@ -136,9 +147,12 @@ def worker(
     if processes > 1 and CHILD not in os.environ:
         loaded.close()
         supervisor = Supervisor(sys.argv[1:], processes=processes)
-        sys.exit(_supervise(supervisor, loaded, as_json=as_json))
+        _serve_health(health, fatal=lambda: None, trouble=supervisor.trouble)
+        sys.exit(_supervise(supervisor, loaded, console))
     made = loaded.worker(kinds=kind, concurrency=concurrency, until_idle=once, shards=shard)
-    _leave(_run_worker(made, loaded, as_json=as_json))
+    if CHILD not in os.environ:
+        _serve_health(health, fatal=lambda: made.fatal, trouble=made.trouble)
+    _leave(_run_worker(made, loaded, console))
 
 
 def console(
@@ -193,24 +207,44 @@ def dev(
         # Not for the processes that handlers start.
         folder = os.environ.pop(LINK_FOLDER, None)
         loaded = load_app(app)
+        console = _begin_logs(as_json=as_json)
         loaded.prepare()
         made = loaded.worker(kinds=kind, concurrency=concurrency)
         with _console_beside(loaded, host=host, port=port, secret=secret, folder=folder):
-            code = _run_worker(made, loaded, as_json=as_json)
+            code = _run_worker(made, loaded, console)
         _leave(code)
+    console = _begin_logs(as_json=as_json)
     with ExitStack() as stack:
         # Chosen once, so that a restarted process uses the same port and link.
         free = _announce(stack, host, port, secret, open_it=open_it)
         supervisor = Supervisor([*sys.argv[1:], "--port", str(free)], processes=1, reload=True)
-        code = _supervise(supervisor, None, as_json=as_json)
+        code = _supervise(supervisor, None, console)
     sys.exit(code)
 
 
-def _run_worker(made: AnyWorker, app: App, *, as_json: bool) -> int:
+def _begin_logs(*, as_json: bool) -> Console | None:
+    """Set up logs, unless the app has; the terminal, if a live line may be drawn there."""
+    console = None
+    if CHILD not in os.environ and not is_set_up():
+        console = _terminal(as_json=as_json)
+    set_up_logs(as_json=as_json, console=console)
+    return console
+
+
+def _serve_health(
+    address: str | None, *, fatal: Callable[[], str | None], trouble: Callable[[], str | None]
+) -> None:
+    if address is not None:
+        pages = {
+            "/healthz": lambda: health_page(fatal()),
+            "/readyz": lambda: ready_page(trouble()),
+        }
+        Endpoint(address, pages).start()
+
+
+def _run_worker(made: AnyWorker, app: App, console: Console | None) -> int:
     """Run one worker in this process until a signal stops it; returns the exit code."""
     is_child = CHILD in os.environ
-    console = None if is_child else _terminal(as_json=as_json)
-    set_up_logs(as_json=as_json, console=console)
     # Shorter turns between handlers and database threads keep commits fast under load.
     sys.setswitchinterval(0.0005)
 
@@ -270,10 +304,8 @@ def _leave_anyway(made: AnyWorker) -> None:
         os._exit(0)
 
 
-def _supervise(supervisor: Supervisor, app: App | None, *, as_json: bool) -> int:
+def _supervise(supervisor: Supervisor, app: App | None, console: Console | None) -> int:
     """Supervise, and show the progress on the terminal; returns the exit code."""
-    console = _terminal(as_json=as_json)
-    set_up_logs(as_json=as_json, console=console)
     if console is None:
         return supervisor.run()
     due = _due_counter(app) if app is not None else lambda: "-"

@@ -19,7 +19,7 @@ import msgspec
 from windlass import telemetry
 from windlass.cli.log import Shown
 from windlass.fork import CHILD
-from windlass.value.pulse import Pulse
+from windlass.value.pulse import Pulse, Report
 
 if TYPE_CHECKING:
     from windlass.app import AnyWorker
@@ -28,8 +28,11 @@ CHECK_SECONDS = 0.2
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 10.0
 STEADY_SECONDS = 10.0
+# A process that has not reported for so long takes no work.
+SILENT_SECONDS = 5.0
 
 NO_PULSE = Pulse(0, 0, 0, 0, 0)
+NOT_JOINED = "it has not joined"
 
 
 @dataclass(eq=False)
@@ -40,6 +43,8 @@ class Child:
     index: int
     process: subprocess.Popen[bytes] | None = None
     pulse: Pulse = NO_PULSE
+    trouble: str | None = NOT_JOINED
+    reported_at: float = 0.0
     stops_sent: int = 0
     done_before: int = 0
     failed_before: int = 0
@@ -79,7 +84,7 @@ class Child:
         self.process = None
         self.done_before += self.pulse.done
         self.failed_before += self.pulse.failed
-        self.pulse = NO_PULSE
+        self.pulse, self.trouble = NO_PULSE, NOT_JOINED
 
     def signal(self, number: int) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -88,11 +93,14 @@ class Child:
     def _read(self, stream: IO[bytes]) -> None:
         for line in stream:
             try:
-                self.pulse = msgspec.json.decode(line, type=Pulse)
+                report = msgspec.json.decode(line, type=Report)
             except msgspec.DecodeError:
                 # A handler printed this; pass it on.
                 sys.stdout.buffer.write(line)
                 sys.stdout.buffer.flush()
+            else:
+                self.pulse, self.trouble = report.pulse, report.trouble
+                self.reported_at = time.monotonic()
 
 
 class Supervisor:
@@ -120,6 +128,18 @@ class Supervisor:
             done=sum(child.done_before + child.pulse.done for child in self._children),
             failed=sum(child.failed_before + child.pulse.failed for child in self._children),
         )
+
+    def trouble(self) -> str | None:
+        """Why no process takes work now; None if one does."""
+        if self._stop_asked:
+            return "it is stopping"
+        now, why = time.monotonic(), NOT_JOINED
+        for child in self._children:
+            is_silent = now - child.reported_at > SILENT_SECONDS
+            if child.process is not None and child.trouble is None and not is_silent:
+                return None
+            why = child.trouble or ("it does not report" if is_silent else NOT_JOINED)
+        return f"no worker process takes work; one says: {why}"
 
     def _check(self) -> None:
         if self._files is not None and self._files.have_changed():
@@ -163,8 +183,9 @@ def send_pulses(worker: AnyWorker) -> None:
             if os.getppid() != supervisor:
                 worker.stop()
                 return
+            report = Report(worker.pulse(), worker.trouble())
             try:
-                sys.stdout.buffer.write(msgspec.json.encode(worker.pulse()) + b"\n")
+                sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
                 sys.stdout.buffer.flush()
             except (OSError, ValueError):
                 worker.stop()

@@ -152,6 +152,17 @@ failure = _table(
     Index("windlass_failure_task", "task_id"),
 )
 
+# What the runs of tasks logged, for kinds that keep it; `lines` has the records.
+run_log = _table(
+    "run_log",
+    key(id=Number),
+    required(task_id=BigInteger, kind=Exact(100), attempt=Integer),
+    optional(worker=BigInteger),
+    required(ended_at=BigInteger, dropped=Integer, lines=Json),
+    Index("windlass_run_log_kind", "kind", "id"),
+    Index("windlass_run_log_task", "task_id"),
+)
+
 stat = _table(
     "stat",
     key(minute=BigInteger, kind=Exact(100), worker=BigInteger),

@@ -116,6 +116,7 @@ class RollingOptions(CommonOptions, SpeedOptions, total=False):
 
     priority: int
     finish_timeout: Duration
+    logs: int
 
 
 def make_period(

@@ -10,13 +10,13 @@ import contextlib
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import ClassVar, NamedTuple, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
 from windlass.errors import Cancel, Retry, Snooze
+from windlass.frame import users_frames
 from windlass.value.cron import Schedule, read_turn
 from windlass.value.duration import parse_duration
 from windlass.value.period import HURRIED, Period, remark_of
@@ -44,9 +44,12 @@ class Succeeded:
 
     status: ClassVar = Status.SUCCEEDED
     result: str | None = None
+    # Whether the log of the run is kept: then the row is kept like one with a result.
+    has_log: bool = False
 
 
 SUCCESS = Succeeded()
+LOGGED = Succeeded(has_log=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,15 +182,8 @@ def describe(error: BaseException) -> tuple[str, str]:
     with contextlib.suppress(Exception):
         message = str(error).strip()
     text = f"{type(error).__name__}: {message}" if message else type(error).__name__
-    trace = "".join(traceback.format_exception(type(error), error, _users_frames(error)))
+    trace = "".join(traceback.format_exception(type(error), error, users_frames(error)))
     return storable(text)[:LONGEST_REMARK], storable(trace)[-LONGEST_TRACEBACK:]
-
-
-def _users_frames(error: BaseException) -> TracebackType | None:
-    trace = error.__traceback__
-    while trace is not None and "windlass.core" in trace.tb_frame.f_globals.get("__name__", ""):
-        trace = trace.tb_next
-    return trace
 
 
 def storable(text: str) -> str:
@@ -212,7 +208,7 @@ def _settled(
     task: Claimed, outcome: Outcome, terms: Terms, *, now: int, turns: bool
 ) -> Change | None:
     match outcome:
-        case Succeeded(result=None) if _is_forgotten(task, terms) and not turns:
+        case Succeeded(result=None, has_log=False) if _is_forgotten(task, terms) and not turns:
             return None
         case Expanded():
             return _unfinished(task, None, status=Status.RUNNING)

@@ -14,3 +14,11 @@ class Pulse:
     done: int
     failed: int
     abandoned: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a worker process tells its supervisor; `trouble` is why it takes no work."""
+
+    pulse: Pulse
+    trouble: str | None

@@ -26,7 +26,11 @@ class RetryPolicy:
 
     def allows(self, error: BaseException, *, tries: int) -> bool:
         """Whether to try again after try number `tries` raised `error`."""
-        return tries <= _most_specific(self.retries, type(error), default=0)
+        return tries <= self.most(error)
+
+    def most(self, error: BaseException) -> int:
+        """How many retries there are after `error`."""
+        return _most_specific(self.retries, type(error), default=0)
 
     def delay(self, error: BaseException, *, tries: int, random: float) -> int:
         """Microseconds until the next try; `random` in 0..1 spreads them."""

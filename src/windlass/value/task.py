@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import msgspec
 
@@ -22,6 +24,14 @@ LONGEST_KEY = 255
 COUNTED_EXACTLY = 10_000
 RESERVED = "windlass:"
 PRIORITIES = range(-32_768, 32_768)
+
+
+class Call(NamedTuple):
+    """One call of a handler: what is enqueued, or what runs."""
+
+    args: tuple[object, ...]
+    kwargs: Mapping[str, object]
+    key: str | None
 
 
 class NewTask(msgspec.Struct, frozen=True, gc=False):
@@ -198,3 +208,29 @@ class Terms:
     schedule: Schedule | None = None
     period: Period | None = None
     priority: int = 0
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One record that a handler logged."""
+
+    at: Moment
+    level: str
+    logger: str
+    text: str
+
+
+class RunLogView(msgspec.Struct, frozen=True):
+    """What one run of a task logged, oldest first; `dropped` older records were not kept."""
+
+    id: int
+    attempt: int
+    worker: int | None
+    ended_at: Moment
+    dropped: int
+    lines: list[LogLine]
+
+    def having(self, text: str) -> RunLogView:
+        """Only the lines in which `text` is, in upper or lower case."""
+        wanted = text.casefold()
+        lines = [line for line in self.lines if wanted in f"{line.logger} {line.text}".casefold()]
+        return msgspec.structs.replace(self, lines=lines)

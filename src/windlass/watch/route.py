@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import StreamingResponse
+from fastapi.responses import PlainTextResponse, StreamingResponse
 from pydantic import Field
 
 from windlass.errors import DatabaseUnavailable, NotPossible
@@ -63,6 +63,8 @@ LOOK_SECONDS = 1.0
 # The OpenAPI document begins with these: the first page, and kinds.
 first = APIRouter()
 router = APIRouter()
+# Beside the API: for tools that supervise processes, without a credential.
+plain = APIRouter()
 
 AlertId = Annotated[int, Path(ge=1, lt=2**63)]
 
@@ -241,6 +243,20 @@ def answers(console: AnyConsole, response: Response) -> Health:
         raise DatabaseUnavailable("the database does not answer")
     response.headers["Cache-Control"] = "no-store"
     return Health(status="ok")
+
+
+@plain.get("/healthz", include_in_schema=False)
+def is_alive() -> PlainTextResponse:
+    """Whether the console is alive."""
+    return PlainTextResponse("ok\n")
+
+
+@plain.get("/readyz", include_in_schema=False)
+def is_ready(console: AnyConsole) -> PlainTextResponse:
+    """Whether the console can answer: a database does."""
+    if any(each.problem is None for each in check.health(console.app.fleet)):
+        return PlainTextResponse("ok\n")
+    return PlainTextResponse("not ready: the database does not answer\n", status_code=503)
 
 
 class Marks(View):

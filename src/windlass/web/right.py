@@ -42,7 +42,7 @@ TABLE: dict[str, Mapping[Roles, tuple[str, ...]]] = {
             "/ledger/deductions/{id}", "/ledger/deductions/{id}/returns", "/ledger/stocks",
             "/ledger/stocks/{sku}", "/ledger/stocks/{sku}/entries", "/ledger/audit",
             "/switches", "/switches/{kind}",
-            "/alerts", "/alerts/open",
+            "/alerts", "/alerts/open", "/alerts/{number}", "/channels",
             "/audit", "/tokens", "/about", "/changes", "/events",
         ),
         # The state and the result of a task, also of a started flow.
@@ -59,7 +59,7 @@ TABLE: dict[str, Mapping[Roles, tuple[str, ...]]] = {
             "/tasks/retry", "/tasks/cancel", "/tasks/{number}/retry", "/tasks/{number}/cancel",
             "/switches/{kind}/pause", "/switches/{kind}/resume", "/switches/{kind}/close-breaker",
             "/switches/{kind}/set",
-            "/alerts/{number}/acknowledge", "/alerts/{number}/recall",
+            "/alerts/{number}/acknowledge", "/alerts/{number}/recall", "/channels/{name}/test",
         ),
         PRODUCERS: (
             "/flows",

@@ -13,6 +13,7 @@ from windlass.errors import BadInput
 from windlass.external import route as callback
 from windlass.ledger.operate import Ledgers
 from windlass.operate.token.operate import FleetTokens
+from windlass.watch import route as watch
 from windlass.watch.operate.change import ChangeWatcher
 from windlass.web import session, static
 from windlass.web.access import AccessGate, Shell
@@ -97,6 +98,7 @@ def make(
         *_routes().routes,
         *callback.router.routes,
         *session.link.routes,
+        *watch.plain.routes,
         *static.router.routes,
     ]
     site.add_middleware(

@@ -70,6 +70,14 @@ class Team:
 
     async def run(self) -> None:
         """Join each shard, work, and leave all of them."""
+        hooks = self._registry.hooks
+        await hooks.start()
+        try:
+            await self._run()
+        finally:
+            await hooks.stop()
+
+    async def _run(self) -> None:
         serving = [asyncio.create_task(self._serve(post)) for post in self._posts]
         try:
             if self._settings.until_idle:
@@ -119,6 +127,23 @@ class Team:
         """Hand back what is still in flight, and leave without waiting."""
         for worker in self.workers:
             worker.leave(why)
+
+    @property
+    def fatal(self) -> str | None:
+        """Why it cannot go on; a shard that is away does not stop it."""
+        return None
+
+    def trouble(self) -> str | None:
+        """Why it takes no work of any shard now; None if it does."""
+        if self.is_stopping:
+            return "it is stopping"
+        why = "no shard answers"
+        for worker in self.workers:
+            found = worker.trouble()
+            if found is None:
+                return None
+            why = found
+        return why
 
     def pulse(self) -> Pulse:
         """The counts of all workers now."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -71,6 +72,8 @@ class Among:
 LOOK_SECONDS = 0.02
 # A worker that ends when nothing is due is guarded after this time: it mostly ends before.
 GUARD_SECONDS = 1.0
+# An event loop that takes longer to answer is blocked.
+ANSWER_SECONDS = 1.0
 
 
 class Worker:
@@ -86,6 +89,9 @@ class Worker:
         only: Only | None = None,
         among: Among | None = None,
     ) -> None:
+        # A team calls the hooks itself; a worker for one row or one retry has none.
+        is_helper = among is not None or only is not None or settings.only_asked
+        self._hooks = None if is_helper else registry.hooks
         self._shard = shard
         self._registry = registry
         self._kinds = kinds
@@ -131,15 +137,22 @@ class Worker:
 
     async def run(self) -> None:
         """Join, work, and leave. Leaves and raises if one of its loops ends."""
-        self._loop = asyncio.get_running_loop()
-        self._wake = asyncio.Event()
+        hooks = self._hooks
+        if hooks is not None and hooks.starts:
+            await hooks.start()
         try:
             await self._run()
         finally:
             # However it ended: nothing beats for it any more.
             self.heartbeat.let_go()
+            if hooks is not None and hooks.stops:
+                await hooks.stop()
 
     async def _run(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        for load in self.in_flight.loads.values():
+            load.loop = self._loop
+        self._wake = asyncio.Event()
         await asyncio.to_thread(self._begin)
         loops = self._loops()
         stop_listening = self._shard.bell.listen(self._look_now)
@@ -174,6 +187,28 @@ class Worker:
     def stops_at_once(self) -> bool:
         return self._stop_asked > 1
 
+    @property
+    def fatal(self) -> str | None:
+        """Why it cannot go on; None if it can. It is about to leave."""
+        return None if self._death is None else "one of its loops has ended"
+
+    def trouble(self) -> str | None:
+        """Why it takes no work now, without anything secret; None if it does. It may take 1 s."""
+        if self.fatal is not None:
+            return self.fatal
+        if self.is_stopping:
+            return "it is stopping"
+        if self.in_flight.owner is None or self._loop is None:
+            return "it has not joined"
+        if self.in_flight.is_halted:
+            return "it lost its lease"
+        if not self.heartbeat.is_fresh:
+            return "its heartbeat is late; does the database answer?"
+        answered = threading.Event()
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(answered.set)
+        return None if answered.wait(ANSWER_SECONDS) else "a handler blocks its event loop"
+
     def pulse(self) -> Pulse:
         """Its counts now."""
         in_flight = self.in_flight
@@ -190,6 +225,7 @@ class Worker:
             self._kinds,
             self._settings.concurrency,
             budget=None if self._among is None else self._among.budget,
+            hooks=self._registry.hooks,
             on_queued=self._on_queued,
             on_ended=lambda: self.finish.wake(),
             on_hungry=lambda: self.fetcher.wake_hungry(),

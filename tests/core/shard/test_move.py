@@ -10,10 +10,11 @@ from tests.core.shard.fleet import declare_mail, key_for, rows, rows_of
 from windlass import BadInput, DuplicateKey, Status
 from windlass.clock import to_datetime
 from windlass.core.shard.move import Mover
-from windlass.core.task.declare import Call, How
+from windlass.core.task.declare import How
 from windlass.database import schema
 from windlass.operate.shard import operate
 from windlass.value.shard import COMING, LEAVING, place_of
+from windlass.value.task import Call
 
 DEAD_AFTER = 5_000_000
 

@@ -1,5 +1,6 @@
 """Tasks: found by any filter, page by page, and retried and cancelled in bulk."""
 
+import logging
 from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import update
@@ -207,3 +208,20 @@ def test_a_cursor_that_is_none_is_refused(console):
     for after in ("x", "1.2", "-", "0x1", "9" * 40):
         answer = console.client.get("/api/tasks", params={"after": after})
         assert answer.status_code == 422, after
+
+
+def test_the_logs_of_a_run_are_in_the_api(console, web_shop):
+    @web_shop.app.task(name="talk", logs=10)
+    def talk() -> None:
+        logging.getLogger("shop").warning("Ada <b>was</b> here")
+        logging.getLogger("shop").warning("nobody else")
+
+    ref = talk.enqueue()
+    web_shop.app.drain()
+
+    (run,) = console.get(f"tasks/{ref.id}/logs")["runs"]
+    (found,) = console.get(f"tasks/{ref.id}/logs?search=ADA")["runs"]
+
+    assert [line["text"] for line in run["lines"]] == ["Ada <b>was</b> here", "nobody else"]
+    assert [line["text"] for line in found["lines"]] == ["Ada <b>was</b> here"]
+    assert console.get("tasks/999/logs") == {"runs": [], "missing": []}

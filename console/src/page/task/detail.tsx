@@ -1,15 +1,16 @@
-/** One task: its status and times, arguments, result and errors. */
+/** One task: its status and times, arguments, result, errors and logs. */
 import { useState } from "react";
 import type { Answer } from "../../api/call";
 import { post } from "../../api/client";
 import { useLive } from "../../data/hook";
 import { prettyJson } from "../../format/format";
 import { Ago, Button, Card, Facts, Missing, Page, Plain } from "../../part/basic";
+import { Find } from "../../part/control";
 import { Faces } from "../../part/faces";
 import { Status } from "../../part/status";
 import { useAsk } from "../../part/ask";
 import { pathOf, queryOf } from "../../route/address";
-import { Link } from "../../route/router";
+import { Link, useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
 
@@ -63,6 +64,7 @@ function Full({ data }: { data: Detail }) {
       <div className="columns even">
         <div className="main-column">
           {failures.length > 0 && <Failures failures={failures} />}
+          <Logs id={task.id} />
           <Card title={t.task.payload}>
             <Plain text={prettyJson(task.payload)} label={t.task.payload} />
           </Card>
@@ -118,6 +120,37 @@ function Failures({ failures }: { failures: Detail["failures"] }) {
           </li>
         ))}
       </ul>
+    </Card>
+  );
+}
+
+/** What its runs logged; nothing if its kind does not keep that. */
+function Logs({ id }: { id: number }) {
+  const { t, f } = useText();
+  const [{ log }] = useQuery();
+  const { data } = useLive("tasks/{number}/logs", {
+    params: { number: id },
+    query: { search: log },
+    topics: ["tasks", "failures"],
+  });
+  if (!data || (data.runs.length === 0 && !log)) return null;
+  return (
+    <Card title={t.task.logs} aside={<Find name="log" label={t.task.searchLog} />}>
+      {data.runs.length === 0 && <p className="faint">{t.task.noLog}</p>}
+      {data.runs.map((run) => (
+        <section key={run.id} aria-label={t.task.attemptOf(run.attempt)}>
+          <small>
+            {t.task.attemptOf(run.attempt)} · <Ago at={run.ended_at} />
+            {run.dropped > 0 && <> · {t.task.dropped(f.number(run.dropped))}</>}
+          </small>
+          <Plain
+            label={t.task.logs}
+            text={run.lines
+              .map((line) => `${line.at} ${line.level} ${line.logger}: ${line.text}`)
+              .join("\n")}
+          />
+        </section>
+      ))}
     </Card>
   );
 }

@@ -15,9 +15,12 @@ export const task = {
   cancelledAll: (count: string) => `${count} tasks are cancelled.`,
   errors: "Errors",
   details: "Details",
+  dropped: (count: string) => `${count} older records were dropped`,
+  logs: "Logs",
   lost: (count: number) => `${count} lost`,
   lostLabel: "Workers lost",
   newerThan: (span: string) => `last ${span}`,
+  noLog: "No line of the log has this text.",
   noMatch: "No task matches",
   noMatchText:
     "The key must match exactly. Tasks that succeeded are deleted unless their kind keeps them.",
@@ -34,6 +37,7 @@ export const task = {
   retry: "Retry",
   retryAll: "Retry all that match",
   searchKey: "Exact key",
+  searchLog: "Search the log",
   title: (id: string) => `Task ${id}`,
   trace: "Traceback",
 };

@@ -17,6 +17,7 @@ from windlass import telemetry
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Run
 from windlass.core.run.runner import failure
+from windlass.core.task.current import current
 from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES, Database, first_line
 from windlass.value.duration import format_duration
@@ -146,6 +147,8 @@ class Callbacks:
         callbacks = run.on_finish or []
 
         def call() -> None:
+            # What a callback logs belongs to its task.
+            current.set(run)
             with self._database.dialect.lent(connection):
                 for callback in callbacks:
                     callback(connection)

@@ -7,20 +7,25 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
+import msgspec
+
 from windlass import telemetry
 from windlass.core.face import Ended, Ending, Site
 from windlass.core.finish import store as finish_store
 from windlass.core.finish.callback import Callbacks, has_callbacks
-from windlass.core.finish.store import MINUTE, FailureRow, Group, PoisonAlert
+from windlass.core.finish.store import MINUTE, FailureRow, Group, LogRow, PoisonAlert
 from windlass.core.limit.gate import Breakers, Move
 from windlass.core.loop import Loop
 from windlass.core.run.in_flight import InFlight
+from windlass.core.run.log import RunLog
 from windlass.core.run.ready import Run
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES, DatabaseError
 from windlass.database.dialect.base import Count, lock_runs
+from windlass.errors import Retry
 from windlass.value.outcome import (
+    LOGGED,
     SUCCESS,
     Cancelled,
     Failed,
@@ -76,6 +81,9 @@ class Finish(Loop):
         Raises on an error; outcomes that were not written stay.
         """
         runs = self._in_flight.take_ended(MOST_AT_ONCE)
+        for run in runs:
+            if run.log and run.outcome is SUCCESS:
+                run.outcome = LOGGED
         if any(run.on_finish for run in runs):
             self._callbacks = self._callbacks or self._make_callbacks()
             self._callbacks.add([run for run in runs if has_callbacks(run)])
@@ -217,21 +225,32 @@ class Finish(Loop):
                 telemetry.emit("task.refused", task=run.task.id, kind=run.kind.name)
             elif outcome is not SUCCESS:
                 self._emit(run, outcome)
+                run.error = None
 
     def _emit(self, run: Run, outcome: Outcome) -> None:
         facts: dict[str, object] = {"task": run.task.id, "kind": run.kind.name}
+        # A handler that raised `Retry` has said why.
+        cause = None if isinstance(run.error, Retry) else run.error
         if isinstance(outcome, Failed | Retried):
-            facts |= {"error": outcome.error, "attempt": run.task.attempt}
+            facts |= {"error": outcome.error, "attempt": run.task.attempt, **_tries(run)}
         match outcome:
             case Retried():
-                telemetry.emit("task.retried", **facts, again_in_seconds=outcome.delay / 1e6)
+                seconds = outcome.delay / 1e6
+                telemetry.emit("task.retried", cause, **facts, again_in_seconds=seconds)
             case Failed():
                 self.failed += 1
-                telemetry.emit("task.failed", **facts)
+                telemetry.emit("task.failed", cause, **facts)
             case Cancelled():
                 telemetry.emit("task.cancelled", **facts, reason=outcome.reason)
             case Snoozed():
                 telemetry.emit("task.snoozed", **facts, seconds=outcome.delay / 1e6)
+
+
+def _tries(run: Run) -> dict[str, object]:
+    """Which try it was, and how many the kind allows after such an error."""
+    if run.error is None:
+        return {"tries": run.task.tries}
+    return {"tries": run.task.tries, "most_tries": run.kind.terms.retry.most(run.error) + 1}
 
 
 def _by_claim(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
@@ -255,6 +274,7 @@ def _parts(runs: Sequence[Run]) -> Iterator[Sequence[Run]]:
                 size += len(run.outcome.result or "")
             case Failed() | Retried():
                 size += len(run.outcome.error) + len(run.outcome.trace)
+        size += 0 if run.log is None else run.log.size
         if size > LARGEST_PART:
             yield runs[begin : index + 1]
             begin, size = index + 1, 0
@@ -300,7 +320,9 @@ def make_group(runs: Sequence[Run], site: Site, *, inside: Connection | None = N
             others = [run for run in others if not (run.outcome is SUCCESS and run.is_visit)]
             group.visits = _visits(visits, now)
         errors = sum(isinstance(run.outcome, Failed | Retried) for run in others)
-        numbers = site.numbers.take(2 * errors, inside=inside) if errors else ()
+        logs = sum(bool(run.log) for run in others)
+        needed = 2 * errors + logs
+        numbers = site.numbers.take(needed, inside=inside) if needed else ()
         _settle(others, group, now=now, numbers=iter(numbers))
     return group
 
@@ -397,6 +419,8 @@ def _settle(runs: Sequence[Run], group: Group, *, now: int, numbers: Iterator[in
             group.changes.append(change)
         if isinstance(outcome, Failed | Retried):
             group.failures.append(_failure_row(run, outcome, next(numbers), now))
+        if run.log and change is not None:
+            group.logs.append(_log_row(run, run.log, next(numbers), now))
         if run.is_poison and isinstance(outcome, Failed):
             text = f"task {task.id} of kind {run.kind.name!r} failed as {outcome.error}"
             group.alerts.append(PoisonAlert(next(numbers), task.id, run.kind.name, text, now))
@@ -412,6 +436,20 @@ def _visits(runs: Sequence[Run], now: int) -> list[Visits]:
         settle_visits(rows, kind.terms, now=now, is_hurried=is_hurried)
         for (kind, is_hurried), rows in alike.items()
     ]
+
+
+def _log_row(run: Run, log: RunLog, number: int, now: int) -> LogRow:
+    lines, dropped = log.taken()
+    return LogRow(
+        id=number,
+        task_id=run.task.id,
+        kind=run.kind.name,
+        attempt=run.task.attempt,
+        worker=run.task.worker,
+        ended_at=now,
+        dropped=dropped,
+        lines=msgspec.json.encode(lines).decode(),
+    )
 
 
 def _failure_row(run: Run, outcome: Failed | Retried, number: int, now: int) -> FailureRow:

@@ -5,16 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import Column, ColumnElement, Connection, delete, func, insert, select
+import msgspec
+from sqlalchemy import Column, ColumnElement, Connection, Table, delete, func, insert, select
 
 from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import raise_alert
+from windlass.database.connection import has_tables
 from windlass.database.dialect.base import Dialect
-from windlass.database.schema import failure, stat, task
+from windlass.database.schema import failure, run_log, stat, task
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.status import Status
-from windlass.value.task import FailureView
+from windlass.value.task import FailureView, LogLine, RunLogView
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,20 @@ class FailureRow:
     failed_at: int
     error: str
     trace: str
+
+
+@dataclass(frozen=True)
+class LogRow:
+    """What a run logged, to store if its outcome is accepted; `lines` is JSON."""
+
+    id: int
+    task_id: int
+    kind: str
+    attempt: int
+    worker: int
+    ended_at: int
+    dropped: int
+    lines: str
 
 
 @dataclass(frozen=True)
@@ -57,6 +73,7 @@ class Group:
     changes: list[Change] = field(default_factory=list)
     visits: list[Visits] = field(default_factory=list)
     failures: list[FailureRow] = field(default_factory=list)
+    logs: list[LogRow] = field(default_factory=list)
     alerts: list[PoisonAlert] = field(default_factory=list)
 
     @property
@@ -102,6 +119,9 @@ def _write_errors(connection: Connection, group: Group, accepted: set[int]) -> N
     failures = [vars(row) for row in group.failures if row.task_id in accepted]
     if failures:
         connection.execute(insert(failure), failures)
+    logs = [vars(row) for row in group.logs if row.task_id in accepted]
+    if logs and has_tables(connection, LOG_TABLES):
+        connection.execute(insert(run_log), logs)
     for alert in group.alerts:
         if alert.task_id in accepted:
             raise_alert(connection, alert.number, alert.problem, now=alert.now)
@@ -109,6 +129,10 @@ def _write_errors(connection: Connection, group: Group, accepted: set[int]) -> N
 
 MINUTE = 60 * 1_000_000
 FAILURES_PER_KIND = 1_000
+# The migration that has the table of logs.
+LOG_TABLES = "0006"
+LOGS_PER_KIND = 1_000
+KEEP_LOGS = 7 * 24 * 60 * MINUTE
 LOOKED_AT = 200
 KEEP_STATISTICS = 7 * 24 * 60
 
@@ -121,6 +145,15 @@ FAILURES = select(
     failure.c.error,
     failure.c.trace,
 ).order_by(failure.c.id.desc())
+
+LOGS = select(
+    run_log.c.id,
+    run_log.c.attempt,
+    run_log.c.worker,
+    run_log.c.ended_at,
+    run_log.c.dropped,
+    run_log.c.lines,
+).order_by(run_log.c.id.desc())
 
 
 @dataclass(frozen=True)
@@ -138,6 +171,17 @@ def failures_of(connection: Connection, task_id: int, *, limit: int = 20) -> lis
     """The last errors of one task, newest first."""
     query = FAILURES.where(failure.c.task_id == task_id).limit(limit)
     return [FailureView(*row) for row in connection.execute(query)]
+
+
+def logs_of(connection: Connection, task_id: int, *, limit: int) -> list[RunLogView]:
+    """What the last runs of one task logged, newest first."""
+    if not has_tables(connection, LOG_TABLES):
+        return []
+    query = LOGS.where(run_log.c.task_id == task_id).limit(limit)
+    return [
+        RunLogView(*row[:-1], lines=msgspec.json.decode(row.lines, type=list[LogLine]))
+        for row in connection.execute(query)
+    ]
 
 
 def recent_failures(connection: Connection, *, limit: int = 20) -> list[FailureView]:
@@ -184,21 +228,31 @@ def minutes(connection: Connection, *, since: int) -> dict[int, Work]:
 
 
 def prune_history(connection: Connection, *, now: int) -> int:
-    """Delete old failures and statistics; returns how many rows."""
+    """Delete old failures, logs and statistics; returns how many rows."""
+    pruned = _prune_each_kind(connection, failure, most=FAILURES_PER_KIND)
+    if has_tables(connection, LOG_TABLES):
+        pruned += _prune_each_kind(connection, run_log, most=LOGS_PER_KIND)
+        old = delete(run_log).where(run_log.c.ended_at < now - KEEP_LOGS)
+        pruned += connection.execute(old).rowcount
+    old = delete(stat).where(stat.c.minute < now // MINUTE - KEEP_STATISTICS)
+    return pruned + connection.execute(old).rowcount
+
+
+def _prune_each_kind(connection: Connection, table: Table, *, most: int) -> int:
+    """Keep the newest rows of each kind."""
     pruned = 0
-    for kind in connection.scalars(select(failure.c.kind).distinct()).all():
+    for kind in connection.scalars(select(table.c.kind).distinct()).all():
         newest_old = connection.scalar(
-            select(failure.c.id)
-            .where(failure.c.kind == kind)
-            .order_by(failure.c.id.desc())
-            .offset(FAILURES_PER_KIND)
+            select(table.c.id)
+            .where(table.c.kind == kind)
+            .order_by(table.c.id.desc())
+            .offset(most)
             .limit(1)
         )
         if newest_old is not None:
-            old = delete(failure).where(failure.c.kind == kind, failure.c.id <= newest_old)
+            old = delete(table).where(table.c.kind == kind, table.c.id <= newest_old)
             pruned += connection.execute(old).rowcount
-    old = delete(stat).where(stat.c.minute < now // MINUTE - KEEP_STATISTICS)
-    return pruned + connection.execute(old).rowcount
+    return pruned
 
 
 def _sums_by(

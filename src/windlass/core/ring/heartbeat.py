@@ -144,6 +144,12 @@ class Heartbeat(Loop):
         if self._ward is not None:
             self._ward.close()
 
+    @property
+    def is_fresh(self) -> bool:
+        """Whether its last renewal succeeded, and is not too long ago."""
+        silent_for = time.monotonic() - self._renewed_at
+        return not self._is_database_away and silent_for <= self._dead_after / SECOND
+
     def tick(self) -> float:
         with self._lock:
             if self._stopping:

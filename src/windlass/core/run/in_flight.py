@@ -6,6 +6,7 @@ so a handler that returns at the moment of its time-out has exactly one outcome.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter, deque
@@ -13,6 +14,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
+from windlass import telemetry
+from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import (
     AHEAD_SECONDS,
     NO_ROOM,
@@ -26,6 +29,7 @@ from windlass.core.run.ready import (
     Speedometer,
     State,
 )
+from windlass.core.task.hook import Hooks
 from windlass.core.task.kind import Kind
 from windlass.value.outcome import Outcome
 from windlass.value.task import Claimed
@@ -126,12 +130,15 @@ class InFlight:
         concurrency: int,
         *,
         budget: Budget | None = None,
+        hooks: Hooks | None = None,
         on_queued: Callable[[bool], None] = lambda _is_async: None,
         on_ended: Callable[[], None] = lambda: None,
         on_hungry: Callable[[], None] = lambda: None,
     ) -> None:
         self.concurrency = concurrency
         self.loads = {name: KindLoad(kind, concurrency) for name, kind in kinds.items()}
+        if hooks is not None:
+            self._observe(hooks)
         if budget is not None:
             for load in self.loads.values():
                 load.budget, load.holder = budget, self
@@ -360,6 +367,13 @@ class InFlight:
         """Whether no run is queued, running, or waiting to be written."""
         with self.lock:
             return not (self.running or self.ended or self.queues)
+
+    def _observe(self, hooks: Hooks) -> None:
+        is_verbose = telemetry.log.isEnabledFor(logging.DEBUG)
+        for load in self.loads.values():
+            # Most kinds have nothing around their runs.
+            if hooks.middlewares or load.kind.logs or is_verbose:
+                load.observer = observer_of(load.kind, hooks)
 
     def _belongs_to(self, worker: int) -> bool:
         """Whether rows that were taken as `worker` are still ours.

@@ -8,13 +8,18 @@ from bisect import insort
 from collections import Counter, deque
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from enum import Enum
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windlass.core.face import Site
-from windlass.core.task.kind import CRON_KEY, Kind
+from windlass.core.task.kind import CRON_KEY, Given, Kind
 from windlass.database.connection import Connection
 from windlass.value.outcome import Outcome
 from windlass.value.task import Claimed
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from windlass.core.run.log import RunLog
 
 # A worker that has not asked again for this long no longer wants a slot.
 WANTED_SECONDS = 1.0
@@ -115,6 +120,9 @@ class KindLoad:
         self.holder: object = None
         # Where its rows are, for faces that write beside them.
         self.site: Site | None = None
+        # What is around each of its runs, and the event loop of async middlewares.
+        self.observer: Observer | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
         self.queued = 0
         self.running = 0
         self.ended = 0
@@ -217,6 +225,13 @@ class Keeper(Protocol):
         """A queued run must not start now."""
 
 
+class Observer(Protocol):
+    """What is around the runs of a kind."""
+
+    def call(self, run: Run) -> Any:
+        """Call the handler of `run`: its result, or the awaitable of an async handler."""
+
+
 class Stopper(Protocol):
     """The runner of a run."""
 
@@ -230,6 +245,7 @@ class Run:
         "began",
         "callback_tries",
         "deadline",
+        "error",
         "is_locked",
         "is_poison",
         "is_probe",
@@ -239,6 +255,7 @@ class Run:
         "kind",
         "leaves_nothing",
         "load",
+        "log",
         "milliseconds",
         "number",
         "on_finish",
@@ -260,6 +277,10 @@ class Run:
         self.deadline: float | None = None
         self.milliseconds = 0.0
         self.outcome: Outcome | None = None
+        # What the handler raised, until its outcome is written.
+        self.error: BaseException | None = None
+        # What the handler logged, if its kind keeps that.
+        self.log: RunLog | None = None
         self.on_finish: list[Callable[[Connection], None]] | None = None
         # What faces keep with the run, by type.
         self.kept: dict[type, Any] | None = None
@@ -290,10 +311,18 @@ class Run:
         """Keep something with the run; its face writes it with the outcome."""
         self.kept = {**(self.kept or {}), type(what): what}
 
-    def call(self) -> Any:
+    def given(self) -> Given:
+        """What the handler is called with."""
         if self.refusal is not None:
             raise self.refusal
-        return self.kind.call(self.task, turns=self.turns)
+        return self.kind.given(self.task, turns=self.turns)
+
+    def call(self) -> Any:
+        """Call the handler, through what is around it."""
+        if self.load.observer is not None:
+            return self.load.observer.call(self)
+        args, kwargs = self.given()
+        return self.kind.function(*args, **kwargs)
 
 
 # Negated priority; whether the kind has no rate (a rate's moments pass, so those go first); kind.

@@ -49,6 +49,7 @@ def success(result: object) -> Outcome:
 
 def failure(run: Run, error: BaseException) -> Outcome:
     """The outcome of a handler that raised `error`."""
+    run.error = error
     try:
         return judge(error, run.kind.terms, tries=run.task.tries, random=random.random())
     except Exception as problem:

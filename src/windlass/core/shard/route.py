@@ -14,7 +14,7 @@ from typing import NamedTuple
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.core.shard.store import shard as store
-from windlass.core.task.declare import Call, How
+from windlass.core.task.declare import How
 from windlass.core.task.enqueue import Guard, Vanished
 from windlass.core.task.fate import Unanswered
 from windlass.core.task.kind import Kind
@@ -23,6 +23,7 @@ from windlass.database.connection import is_alike, join
 from windlass.database.database import first_line
 from windlass.errors import BadConnection, DatabaseUnavailable, DuplicateKey
 from windlass.value.shard import Roster
+from windlass.value.task import Call
 
 
 class Router:

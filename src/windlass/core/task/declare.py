@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -23,7 +23,7 @@ from windlass.errors import (
 )
 from windlass.value.duration import Duration, parse_duration, seconds_of
 from windlass.value.status import Status
-from windlass.value.task import TaskView, check_key, check_priority
+from windlass.value.task import Call, TaskView, check_key, check_priority
 from windlass.value.twin import awaited
 
 P = ParamSpec("P")
@@ -73,14 +73,6 @@ class How:
         if priority is not None:
             how = replace(how, priority=check_priority(name, priority))
         return how if conn is None else replace(how, conn=conn)
-
-
-class Call(NamedTuple):
-    """One call of a handler, to be enqueued."""
-
-    args: tuple[object, ...]
-    kwargs: Mapping[str, object]
-    key: str | None
 
 
 class TaskApp(Protocol):

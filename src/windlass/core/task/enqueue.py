@@ -10,7 +10,7 @@ from typing import NamedTuple
 from windlass.clock import SECOND, Clock, to_datetime
 from windlass.core.face import Faces
 from windlass.core.task.current import is_running
-from windlass.core.task.declare import Call, How
+from windlass.core.task.declare import How
 from windlass.core.task.fate import LOST, Fate
 from windlass.core.task.kind import Kind
 from windlass.core.task.store import gone
@@ -22,7 +22,7 @@ from windlass.database.dialect.base import Executor
 from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
 from windlass.value.bucket import bucket_of
 from windlass.value.status import Status
-from windlass.value.task import NewTask
+from windlass.value.task import Call, NewTask
 
 PAST_ALLOWED = SECOND
 INSERT_TRIES = 5

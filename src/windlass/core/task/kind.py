@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
+from windlass.core.task.hook import Hooks
 from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, Unknown, UnknownKind
 from windlass.value.breaker import BreakerTerms, parse_breaker
 from windlass.value.cron import Schedule
@@ -23,7 +24,11 @@ from windlass.value.window import Window, parse_window
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
+# The positional and the named arguments of a call.
+Given = tuple[tuple[object, ...], Mapping[str, object]]
+
 LONGEST_NAME = 100
+MOST_LOGS = 1_000
 CRON_KEY = "windlass:cron"
 # The kind of nodes that are templates: every worker serves it, whatever templates it has read.
 TEMPLATE = "windlass:template"
@@ -56,19 +61,20 @@ class Kind:
     has_rows: bool = True
     # Whether its handler submits the task to another system; it may be called again.
     hands_over: bool = False
+    # How many records of a run's log are kept; 0: none.
+    logs: int = 0
 
-    def call(self, task: Claimed, *, turns: bool) -> Any:
-        """Call the handler: an item gets its code, a cron nothing, a task its arguments."""
+    def given(self, task: Claimed, *, turns: bool) -> Given:
+        """What the handler gets: an item its code, a cron nothing, a task its arguments."""
         if turns:
-            return self.function() if self.period is None else self.function(task.task_key)
+            return ((), {}) if self.period is None else ((task.task_key,), {})
         try:
-            args, kwargs = self.arguments.decode(task.payload)
+            return self.arguments.decode(task.payload)
         except BadArgument as problem:
             if task.flow_id is not None:
                 # The results of other nodes are among the arguments, and will not change.
                 raise
             raise Misfit(f"{problem}; it waits until the kind takes these arguments") from None
-        return self.function(*args, **kwargs)
 
     def due_until(self, now: int) -> int:
         """The latest due time of rows that may be taken now."""
@@ -119,6 +125,7 @@ class TaskOptions(CommonOptions, RetryOptions, SpeedOptions, total=False):
     keep: Duration | None
     keep_failed: Duration | None
     finish_timeout: Duration
+    logs: int
 
 
 class CronOptions(CommonOptions, RetryOptions, total=False):
@@ -126,6 +133,7 @@ class CronOptions(CommonOptions, RetryOptions, total=False):
 
     priority: int
     finish_timeout: Duration
+    logs: int
 
 
 @dataclass(frozen=True)
@@ -146,6 +154,7 @@ class Options:
     window: str | None = None
     breaker: str | None = None
     late_after: Duration | None = None
+    logs: int = 0
     schedule: Schedule | None = None
     period: Period | None = None
     face: str = "task"
@@ -226,6 +235,7 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         face_terms=options.face_terms,
         has_rows=options.has_rows,
         hands_over=options.hands_over,
+        logs=_logs(name, options.logs),
     )
 
 
@@ -238,6 +248,7 @@ class Registry:
     templates: dict[str, Kind] = field(default_factory=dict)
     # Internal kinds that every worker serves.
     own: dict[str, Kind] = field(default_factory=dict)
+    hooks: Hooks = field(default_factory=Hooks)
 
     def add(self, kind: Kind) -> None:
         if kind.name in self.kinds:
@@ -290,6 +301,14 @@ def check_no_required_arguments(name: str, arguments: Arguments) -> None:
 def optional_duration(given: Duration | None, what: str, *, zero: bool = False) -> int | None:
     """A duration, or None."""
     return None if given is None else parse_duration(given, what=what, zero=zero)
+
+
+def _logs(name: str, given: object) -> int:
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= MOST_LOGS:
+        raise BadDeclaration(
+            f"kind {name!r}: logs={given!r} is not a number of records from 0 to {MOST_LOGS:,}"
+        )
+    return given
 
 
 def _optional(parse: Callable[..., T], given: str | None, what: str) -> T | None:

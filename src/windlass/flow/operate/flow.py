@@ -16,6 +16,7 @@ from windlass.core.shard.route import Router, targets_of
 from windlass.core.shard.shard import OUTAGES
 from windlass.core.task.current import current
 from windlass.core.task.declare import How, OnConflict
+from windlass.core.task.hook import MiddlewareContext, acall_through, call_through
 from windlass.core.task.kind import (
     Kind,
     Options,
@@ -44,7 +45,7 @@ from windlass.flow.operate.view import FlowRunView
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration
 from windlass.value.status import Status
-from windlass.value.task import KEEP_FAILED
+from windlass.value.task import KEEP_FAILED, Call
 from windlass.value.twin import twin
 from windlass.view.listing import Listing
 
@@ -216,7 +217,22 @@ class Flows:
         return drawing.checked()
 
     def start(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
-        """Write a flow run and its nodes."""
+        """Write a flow run and its nodes, through all middlewares."""
+        around = self.finder.registry.hooks.middlewares
+        if not around:
+            return self._start(kind, arguments, how)
+        context = _enqueued(kind, arguments, how)
+        return call_through(around, context, lambda: self._start(kind, arguments, how))
+
+    async def astart(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
+        """`start`, awaited; in the caller's transaction if `how` has an async connection."""
+        around = self.finder.registry.hooks.middlewares
+        if not around:
+            return await self._astart(kind, arguments, how)
+        context = _enqueued(kind, arguments, how)
+        return await acall_through(around, context, lambda: self._astart(kind, arguments, how))
+
+    def _start(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
         self._fleet.prepare()
         args, kwargs = arguments
         largest = self._fleet.shards[0].max_payload
@@ -230,14 +246,13 @@ class Flows:
         new = NewRun(kind, with_head(payload, head), drafts, how)
         return FlowRun(self.finder, self._write(new))
 
-    async def astart(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
-        """`start`, awaited; in the caller's transaction if `how` has an async connection."""
+    async def _astart(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
         if how.conn is None:
-            return await twin(self.start, kind, arguments, how)
+            return await twin(self._start, kind, arguments, how)
         if is_async(how.conn):
             await twin(self._fleet.prepare)
         return await on_its_thread(
-            how.conn, lambda conn: self.start(kind, arguments, replace(how, conn=conn))
+            how.conn, lambda conn: self._start(kind, arguments, replace(how, conn=conn))
         )
 
     def ref(self, run: int) -> FlowRun:
@@ -287,6 +302,11 @@ class Flows:
                 raise DuplicateKey(name, key, task_id=number, status=str(status))
             return number
         return start(shard, new, guard=self._fleet.guard(shard, roster.number))
+
+
+def _enqueued(kind: Kind, arguments: Arguments, how: How) -> MiddlewareContext:
+    args, kwargs = arguments
+    return MiddlewareContext("enqueue", kind.name, (Call(args, kwargs, how.key),))
 
 
 def make_flow(

@@ -29,7 +29,7 @@ from windlass.cli.output import (
 )
 from windlass.operate.task import operate
 from windlass.value.duration import parse_duration
-from windlass.value.task import TaskFilter, TaskView
+from windlass.value.task import RunLogView, TaskFilter, TaskView
 from windlass.view.action import Action
 
 cli = typer.Typer()
@@ -81,14 +81,26 @@ def list_tasks(
 
 
 @cli.command()
-def show(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
+def show(
+    task_id: IdArgument,
+    app: AppOption = None,
+    logs: Annotated[
+        bool, typer.Option("--logs", help="Also what its runs logged, if its kind keeps that.")
+    ] = False,
+    search: Annotated[
+        str | None, typer.Option("--search", help="Only log lines that contain this text.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
     """Show one task with its arguments, its result and its last errors."""
     loaded = _load(app)
     detail = operate.show(loaded.fleet, loaded.registry, task_id)
     warn_missing(detail.missing)
+    told = operate.logs_of(loaded.fleet, task_id, search=search).runs if logs or search else None
     if as_json:
         task = plain(detail.task, without=("batch", "is_rolling", "can_retry", "can_cancel"))
-        print_json(task | plain(detail, without=("task", "flow")))
+        task |= plain(detail, without=("task", "flow"))
+        print_json(task if told is None else task | {"logs": plain(told)})
         return
     shard_name = None if loaded.fleet.single is not None else detail.shard
     console.print(_facts(detail.task, now=loaded.clock.now(), shard=shard_name))
@@ -97,6 +109,8 @@ def show(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = False
         console.print(
             Panel(Text(failure.trace.rstrip()), title=title, title_align="left", style="red")
         )
+    if told is not None:
+        _print_logs(told)
 
 
 @cli.command()
@@ -156,6 +170,19 @@ def enqueue(
         ref = loaded.submit(declared, [call], how)[0]
         message = entry.says(f"enqueued task {ref.id}")
     report(message, {"id": ref.id}, as_json=as_json)
+
+
+def _print_logs(runs: list[RunLogView]) -> None:
+    if not runs:
+        say("No log: nothing was logged or matches, or its kind does not keep logs (logs=...).")
+    # Oldest first, as a log is read.
+    for run in reversed(runs):
+        dropped = f", {run.dropped} older records dropped" if run.dropped else ""
+        title = f"log of attempt {run.attempt}, {timestamp(run.ended_at)}{dropped}"
+        lines = [
+            f"{timestamp(line.at)} {line.level:7} {line.logger}: {line.text}" for line in run.lines
+        ]
+        console.print(Panel(Text("\n".join(lines)), title=title, title_align="left"))
 
 
 def _facts(task: TaskView, *, now: int, shard: str | None) -> Table:

@@ -14,7 +14,7 @@ import msgspec
 from windlass.core.finish import store as finish_store
 from windlass.core.shard.fleet import Fleet, ShardPages, ask_page
 from windlass.core.shard.shard import Shard
-from windlass.core.task.declare import Call, How
+from windlass.core.task.declare import How
 from windlass.core.task.kind import Registry
 from windlass.core.task.store import page as task_page
 from windlass.core.task.store import task
@@ -25,7 +25,9 @@ from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.status import Status
 from windlass.value.task import (
     KEEP_FAILED,
+    Call,
     FailureView,
+    RunLogView,
     TaskFilter,
     TaskView,
     check_key,
@@ -38,6 +40,7 @@ T = TypeVar("T")
 MOST_LISTED = 1_000
 ACT_TRIES = 3
 FAILURES_SHOWN = 20
+LOGS_SHOWN = 20
 BULK_AT_ONCE = 500
 MOST_IN_BULK = 5_000
 MOST_PAGES = 20
@@ -71,6 +74,14 @@ class TaskDetail:
     flow: NodeOfRun | None
     failures: list[FailureView]
     shard: str
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class TaskLogs:
+    """What the last runs of a task logged, newest first, and the shards that do not answer."""
+
+    runs: list[RunLogView]
     missing: tuple[str, ...]
 
 
@@ -167,6 +178,18 @@ def failures_of(fleet: Fleet, number: int) -> tuple[list[FailureView], tuple[str
     merged = [each for part in found.values for each in part]
     merged.sort(key=lambda each: (each.failed_at, each.id), reverse=True)
     return merged[:FAILURES_SHOWN], found.missing
+
+
+def logs_of(fleet: Fleet, number: int, *, search: str | None = None) -> TaskLogs:
+    """What the last runs of a task logged; with `search` only lines that contain it."""
+    read = partial(finish_store.logs_of, task_id=number, limit=LOGS_SHOWN)
+    found = fleet.fan_out(lambda shard: shard.database.read(read))
+    merged = [each for part in found.values for each in part]
+    merged.sort(key=lambda each: (each.ended_at, each.id), reverse=True)
+    runs = merged[:LOGS_SHOWN]
+    if search:
+        runs = [run for run in (each.having(search) for each in runs) if run.lines]
+    return TaskLogs(runs, found.missing)
 
 
 def call(

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from windlass.clock import from_datetime
 from windlass.operate.task import operate
-from windlass.operate.task.operate import Bulk, TaskDetail, TaskListing
+from windlass.operate.task.operate import Bulk, TaskDetail, TaskListing, TaskLogs
 from windlass.value.status import Status
 from windlass.value.task import TaskFilter, TaskView
 from windlass.view.action import Action
@@ -92,6 +92,16 @@ def tasks(
 def task(number: TaskId, console: ReadyConsole) -> TaskDetail:
     """One task, with its arguments, its result and its last errors."""
     return operate.show(console.app.fleet, console.app.registry, number)
+
+
+@router.get("/tasks/{number}/logs", response_model=answer(TaskLogs))
+def logs(
+    number: TaskId,
+    console: ReadyConsole,
+    search: Annotated[str | None, Query(max_length=255, pattern=STORABLE)] = None,
+) -> TaskLogs:
+    """What its last runs logged, if its kind keeps that; with `search` only lines that have it."""
+    return operate.logs_of(console.app.fleet, number, search=search)
 
 
 @router.post("/tasks/retry", responses=problems(404), response_model=answer(Bulk))

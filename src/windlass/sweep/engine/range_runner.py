@@ -15,12 +15,12 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 from msgspec.structs import replace
 
 from windlass.clock import Clock
 from windlass.core.run.ready import Keeper, KindLoad, Run, State
+from windlass.core.task.kind import Given
 from windlass.source.contract import Key, decoded, encode_key, shown
 from windlass.sweep.engine.reader import Reading, ReadRequest, Row, known_by
 from windlass.sweep.model import Range, terms_of
@@ -70,14 +70,15 @@ class ItemRun(Run):
         """The key of its first row, for people."""
         return shown(known_by(self.kind, self.rows[0]))
 
-    def call(self) -> Any:
-        """Call the handler with its rows, or with their keys."""
+    def given(self) -> Given:
+        """The handler gets its rows, or their keys."""
         terms = terms_of(self.kind)
+        given: list[object]
         if terms.key_only:
             given = [known_by(self.kind, row) for row in self.rows]
         else:
             given = [row for _, row in self.rows]
-        return self.kind.function(given if terms.many else given[0])
+        return (given if terms.many else given[0],), {}
 
 
 @dataclass(eq=False)
@@ -462,6 +463,11 @@ class RangeRunner:
     def failed_rows(self) -> int:
         """How many rows the next save adds to the failed items."""
         return sum(len(run.rows) for run, _ in self._failures)
+
+    @property
+    def first_error(self) -> BaseException | None:
+        """What the first of the failed items raised that the next save adds."""
+        return self._failures[0][0].error if self._failures else None
 
     def saved(self, what: Save) -> None:
         """What `save` returned was written."""

@@ -186,10 +186,12 @@ class SweepRunner:
 
     def saved(self, each: RangeRunner, save: Save) -> None:
         """A range was saved; report its failed items."""
+        error = each.first_error
         each.saved(save)
         if save.failures:
             telemetry.emit(
                 "range.set_aside",
+                error,
                 sweep=self.name,
                 range=save.id,
                 items=len(save.failures),

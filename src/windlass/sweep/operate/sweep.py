@@ -15,6 +15,7 @@ from windlass.core.limit.switch import held_back
 from windlass.core.ring.store import workers as workers_of
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
+from windlass.core.task.hook import Hooks
 from windlass.core.task.kind import Kind, optional_duration
 from windlass.source.contract import Key, decode_key
 from windlass.sweep import model
@@ -64,6 +65,7 @@ class Sweeps:
     switches: Switches
     # A worker that only retries failed items.
     worker_for: Callable[[Shard, Kind], Runnable]
+    hooks: Hooks
 
     def listing(self, kinds: Iterable[Kind]) -> list[Progress]:
         """How far the sweeps among these kinds are, by name."""
@@ -239,6 +241,7 @@ class Sweep(Generic[P, R]):
             share=self._sweeps.fleet.share,
             fresh=optional_duration(fresh, f"{what}: fresh", zero=True),
             timeout=parse_duration(timeout, what=f"{what}: timeout"),
+            hooks=self._sweeps.hooks,
         )
 
     def _ranges(self, shard: Shard) -> list[Range]:

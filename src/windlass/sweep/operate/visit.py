@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from windlass.clock import SECOND, to_datetime
@@ -12,10 +14,12 @@ from windlass.core.limit import store as limit_store
 from windlass.core.limit.gate import Breakers, Rates
 from windlass.core.limit.store import Switch
 from windlass.core.limit.switch import held_back, setting_of
+from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import KindLoad
 from windlass.core.run.runner import failure, success
 from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
+from windlass.core.task.hook import Hooks
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import Count
@@ -29,7 +33,7 @@ from windlass.sweep.store import sweep as store
 from windlass.sweep.store.failed_item import FailedItem, Visited
 from windlass.value.outcome import Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.value.status import Status
-from windlass.value.twin import in_thread, twin
+from windlass.value.twin import in_background, in_thread, twin
 
 LOOK_SECONDS = 0.01
 
@@ -53,13 +57,19 @@ class SweepVisitor:
     share: float
     fresh: int | None
     timeout: int
+    hooks: Hooks
 
     def visit(self, key: Key) -> SweepVisit:
         """Run the item now, in this process, unless its last visit is at most `fresh` ago."""
         prepared = self._prepare(key)
         if isinstance(prepared, SweepVisit):
             return prepared
-        done = in_thread(lambda: _call(prepared.run))
+        # An async handler needs an event loop; a sync one must not have one around it.
+        run = prepared.run
+        if self.kind.is_async:
+            done = in_thread(lambda: _acall(run))
+        else:
+            done = in_background(lambda: _call(run), "visit")
         try:
             outcome = done.result(max(0.0, prepared.deadline - time.monotonic()))
         except TimeoutError:
@@ -75,7 +85,7 @@ class SweepVisitor:
             return prepared
         left = max(0.0, prepared.deadline - time.monotonic())
         try:
-            outcome = await asyncio.wait_for(_call(prepared.run), left)
+            outcome = await asyncio.wait_for(_acall(prepared.run), left)
         except TimeoutError:
             raise self._late(key) from None
         return await twin(self._record, prepared, outcome)
@@ -101,7 +111,9 @@ class SweepVisitor:
             return self._view(known, last, is_new=False)
         self._wait_for_rate(held, deadline, key)
         task = claimed(name, 0, batch=0, worker=0, now=now)
-        return PreparedVisit(known, own, ItemRun(task, KindLoad(self.kind, 1), [row]), deadline)
+        load = KindLoad(self.kind, 1)
+        load.observer = observer_of(self.kind, self.hooks)
+        return PreparedVisit(known, own, ItemRun(task, load, [row]), deadline)
 
     def _fresh(self, text: str, now: int) -> Visited | None:
         """The last visit, if it is at most `fresh` ago."""
@@ -172,18 +184,33 @@ class SweepVisitor:
         )
 
 
-async def _call(run: ItemRun) -> Outcome:
-    """Call the handler outside of a worker, within its time-out; how it ended."""
+def _call(run: ItemRun) -> Outcome:
+    """Call a sync handler outside of a worker; how it ended."""
+    with _running(run):
+        try:
+            return success(run.call())
+        except Exception as error:
+            return failure(run, error)
+
+
+async def _acall(run: ItemRun) -> Outcome:
+    """Call an async handler outside of a worker, within its time-out; how it ended."""
+    timeout = run.kind.timeout
+    with _running(run):
+        try:
+            limit = None if timeout is None else timeout / SECOND
+            return success(await asyncio.wait_for(run.call(), limit))
+        except Exception as error:
+            return failure(run, error)
+
+
+@contextmanager
+def _running(run: ItemRun) -> Iterator[None]:
+    """Inside, `run` is the current run, and its time is taken."""
     began = time.monotonic()
     token = current.set(run)
-    timeout = run.kind.timeout
     try:
-        result = run.call()
-        if run.kind.is_async:
-            result = await asyncio.wait_for(result, None if timeout is None else timeout / SECOND)
-        return success(result)
-    except Exception as error:
-        return failure(run, error)
+        yield
     finally:
         run.milliseconds = (time.monotonic() - began) * 1_000
         current.reset(token)

@@ -13,10 +13,11 @@ from windlass.core.alert.model import Severity
 from windlass.core.run.context import RunContext, current_run
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
-from windlass.core.task.declare import Call, How
+from windlass.core.task.declare import How
 from windlass.core.task.kind import Kind, Options, make_kind
 from windlass.errors import Cancel, Undelivered
 from windlass.value.duration import format_duration
+from windlass.value.task import Call
 from windlass.watch.channel.base import Message
 from windlass.watch.declare import Channel, Watching
 from windlass.watch.model import AlertView
