@@ -33,7 +33,7 @@ MOST_PENDING = 100
 _STEADY = getattr(time, "CLOCK_BOOTTIME", getattr(time, "CLOCK_MONOTONIC", None))
 
 
-class Step(NamedTuple):
+class ClockStep(NamedTuple):
     """The database's clock stepped `by` microseconds, to `at` or a moment earlier.
 
     It happened at most `since` microseconds before `at`, by the new time.
@@ -57,11 +57,11 @@ class Clock:
         self._lock = threading.Lock()
 
     @property
-    def pending(self) -> Sequence[Step]:
+    def pending(self) -> Sequence[ClockStep]:
         """Steps that were noticed here and are not recorded in the database yet."""
         return ()
 
-    def recorded(self, step: Step) -> None:
+    def recorded(self, step: ClockStep) -> None:
         """A step is in the database now."""
 
     def now(self) -> int:
@@ -116,8 +116,8 @@ class DatabaseClock(Clock):
         self._measure = measure
         self._name = name
         self._anchor: Anchor | None = None
-        self._pending: deque[Step] = deque(maxlen=MOST_PENDING)
-        self._unannounced: deque[Step] = deque()
+        self._pending: deque[ClockStep] = deque(maxlen=MOST_PENDING)
+        self._unannounced: deque[ClockStep] = deque()
 
     def synchronise(self, measure: Callable[[], int] | None = None) -> None:
         """Ask the database for the time; half of the round trip counts as its age.
@@ -136,10 +136,10 @@ class DatabaseClock(Clock):
         return self.now()
 
     @property
-    def pending(self) -> Sequence[Step]:
+    def pending(self) -> Sequence[ClockStep]:
         return tuple(self._pending)
 
-    def recorded(self, step: Step) -> None:
+    def recorded(self, step: ClockStep) -> None:
         with self._lock:
             if step in self._pending:
                 self._pending.remove(step)
@@ -165,7 +165,7 @@ class DatabaseClock(Clock):
         now = found.at(_steady())
         # Times before a step back are later than this one, and stay so until it is made up for.
         self._last = min(self._last, now)
-        step = Step(by, now, int((found.steady - before.steady) * SECOND))
+        step = ClockStep(by, now, int((found.steady - before.steady) * SECOND))
         self._pending.append(step)
         self._unannounced.append(step)
 

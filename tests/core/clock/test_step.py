@@ -4,7 +4,7 @@ import pytest
 
 from tests.table import count
 from windlass.app import FACES
-from windlass.clock import SECOND, DatabaseClock, Step
+from windlass.clock import SECOND, ClockStep, DatabaseClock
 from windlass.core.clock import step as steps
 from windlass.core.clock import store
 from windlass.core.maintenance import Maintenance
@@ -51,7 +51,7 @@ class Steppable:
         return Maintenance(app.database, clock, FACES, numbers=shard.numbers)
 
     def step(self, by: int, *processes: Maintenance) -> None:
-        """Step, and let these notice it."""
+        """ClockStep, and let these notice it."""
         self.off += by
         for process in processes:
             process._clock.synchronise()
@@ -100,7 +100,7 @@ def test_a_process_that_notices_late_is_not_mistaken(app, steppable):
     early.tick()
 
     # It had not asked for the time for long.
-    step = Step(HOUR, late._clock._measure() + 40 * SECOND, 60 * SECOND)
+    step = ClockStep(HOUR, late._clock._measure() + 40 * SECOND, 60 * SECOND)
     app.database.write(lambda connection: store.record(connection, step, alert=-1))
 
     assert len(rows(app, clock_step)) == 1

@@ -9,8 +9,8 @@ from tests.table import workers
 from windlass.app import FACES
 from windlass.clock import SECOND
 from windlass.core.ring import store as ring_store
-from windlass.core.ring.heartbeat import mark_dead
-from windlass.core.ring.silence import Watch, beat_seconds, overdue
+from windlass.core.ring.heartbeat import LeaseWatch, beat_seconds, mark_dead
+from windlass.core.ring.silence import overdue
 from windlass.core.ring.store import WorkerView
 
 HOUR = 3600 * SECOND
@@ -29,7 +29,7 @@ def hand(app):
 
 
 def test_a_lease_that_does_not_change_is_told_after_the_time():
-    watch = Watch()
+    watch = LeaseWatch()
 
     for second in range(6):
         watch.see([view(1, 100), view(2, 100 + second)], at=float(second))
@@ -40,7 +40,7 @@ def test_a_lease_that_does_not_change_is_told_after_the_time():
 
 @pytest.mark.parametrize("step", [-86_400, -3600, -1, 1, 3600, 86_400])
 def test_whoever_renews_is_not_silent_whatever_the_clock_does(step):
-    watch = Watch()
+    watch = LeaseWatch()
 
     for second in range(20):
         off = step * SECOND if second >= 10 else 0
@@ -50,7 +50,7 @@ def test_whoever_renews_is_not_silent_whatever_the_clock_does(step):
 
 
 def test_a_worker_that_left_is_forgotten():
-    watch = Watch()
+    watch = LeaseWatch()
     watch.see([view(1, 100)], at=0.0)
     watch.see([], at=1.0)
     watch.see([view(1, 100)], at=2.0)

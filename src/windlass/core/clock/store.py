@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from sqlalchemy import Connection, delete, insert, select, update
 
-from windlass.clock import SECOND, Step
+from windlass.clock import SECOND, ClockStep
 from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import raise_alert
 from windlass.database.schema import clock_step, shard, task
@@ -29,7 +29,7 @@ def steps(connection: Connection, *, since: int | None = None) -> list[int]:
     return list(connection.scalars(query))[::-1]
 
 
-def record(connection: Connection, step: Step, *, alert: int) -> bool:
+def record(connection: Connection, step: ClockStep, *, alert: int) -> bool:
     """Remember a step and raise its alert, under the number `alert`; False if another worker did.
 
     After a step back, rows that a dead worker left are due at once, and external tasks are polled
@@ -49,7 +49,7 @@ def record(connection: Connection, step: Step, *, alert: int) -> bool:
     return True
 
 
-def _bring_forward(connection: Connection, step: Step) -> None:
+def _bring_forward(connection: Connection, step: ClockStep) -> None:
     abandoned = task.c.status == Status.RUNNING, task.c.due_at > step.at, task.c.batch.is_(None)
     connection.execute(update(task).where(*abandoned).values(due_at=step.at))
     polled = task.c.status == Status.EXTERNAL, task.c.due_at >= step.at - step.by
@@ -75,12 +75,12 @@ def gained(steps: Sequence[int]) -> int:
     return most
 
 
-def _is_same(step: Step, *, by: int, noticed_at: int) -> bool:
+def _is_same(step: ClockStep, *, by: int, noticed_at: int) -> bool:
     first = step.at - step.since - SAME_TIME
     return abs(by - step.by) <= SIMILAR and first <= noticed_at <= step.at + SAME_TIME
 
 
-def _told(step: Step) -> str:
+def _told(step: ClockStep) -> str:
     where = "forward" if step.by > 0 else "back"
     length = format_duration(round(abs(step.by), -3))
     cost = "may run that much early" if step.by > 0 else "may run that much late"

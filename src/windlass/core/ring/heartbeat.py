@@ -5,7 +5,7 @@ left: each of its transactions looks at that row first. It then stops everything
 under a new id, so that its old rows cannot be mistaken for new ones.
 
 Which time is trusted? Each process trusts its own monotonic clock. A worker whose lease does not
-change for `dead_after` is silent (`core/ring/silence.py`). A worker that could not renew for that
+change for `dead_after` is silent (`LeaseWatch`). A worker that could not renew for that
 long must assume that it was marked left, and stops what it runs. The database's time is written in
 the leases, for people; no worker is marked dead by it, so its clock may step.
 
@@ -26,7 +26,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from windlass import telemetry
@@ -36,13 +36,14 @@ from windlass.core.loop import Loop
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.guard import Ward
 from windlass.core.ring.member import Members
-from windlass.core.ring.silence import Watch, beat_seconds
 from windlass.core.run.in_flight import InFlight
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.errors import BadMembers, MembersUnavailable
 
+LONGEST_BEAT_SECONDS = 1.0
+BEATS_PER_LEASE = 5
 USELESS_AFTER = 3
 LONG_RUN_SECONDS = 1.0
 
@@ -88,7 +89,7 @@ class Heartbeat(Loop):
         self._missed: dict[int, float] = {}
         self._idle = idle
         self._on_step = on_step
-        self._watch = Watch()
+        self._watch = LeaseWatch()
         # The leases of silent workers that use another kind of membership.
         self._unchanged: Mapping[int, int] = {}
         self._faces = site.faces
@@ -366,7 +367,7 @@ class Heartbeat(Loop):
     def _watch_others(self) -> None:
         """If others use another kind of membership, find out whether they are silent."""
         self._unchanged = {}
-        now, watch = self._clock.now(), Watch()
+        now, watch = self._clock.now(), LeaseWatch()
         others = self._database.read(partial(ring_store.users_of_other, members=self._kind))
         while others and all(view.lease_until < now for view in others):
             watch.see(others, at=time.monotonic())
@@ -392,6 +393,37 @@ class Heartbeat(Loop):
                 f"uses {kind}; give all workers the same members=, or stop the others first"
             )
         return ring
+
+
+class LeaseWatch:
+    """The leases of workers, and since when each has not changed, on the monotonic clock.
+
+    A live worker writes another lease with each heartbeat, whatever the database's clock says. So
+    the time in a lease does not matter, and that clock may step.
+    """
+
+    def __init__(self) -> None:
+        self._leases: dict[int, tuple[int, float]] = {}
+
+    def see(self, workers: Iterable[ring_store.WorkerView], *, at: float) -> None:
+        """Take over what was just read; workers that are no longer listed are forgotten."""
+        before, self._leases = self._leases, {}
+        for view in workers:
+            lease, since = before.get(view.id, (None, at))
+            self._leases[view.id] = view.lease_until, since if lease == view.lease_until else at
+
+    def unchanged(self, seconds: float, *, at: float) -> dict[int, int]:
+        """The workers whose lease has been the same for that long, each with its lease."""
+        return {
+            number: lease
+            for number, (lease, since) in self._leases.items()
+            if at - since >= seconds
+        }
+
+
+def beat_seconds(dead_after: int) -> float:
+    """How often a worker renews its lease."""
+    return min(LONGEST_BEAT_SECONDS, dead_after / SECOND / BEATS_PER_LEASE)
 
 
 def mark_dead(

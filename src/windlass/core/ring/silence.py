@@ -1,56 +1,22 @@
-"""Who is silent: a worker whose lease does not change.
+"""Silent workers, for callers that cannot watch for long: a visit of one item, a move of rows.
 
-Which time is trusted? Only the monotonic clock of the process that watches. The database's clock
-may step, and then every lease looks as if it had ended long ago, or as if it lasted for hours. But
-a live worker writes another lease with each heartbeat, whatever the clock says. So a worker is
-silent if an observer has read the same lease for `dead_after`. Marking it dead compares again, with
-its row locked: a lease that is no longer the one that was watched means that the worker is alive.
-
-A caller that visits one item, and one that moves rows, cannot watch for that long. If by the
-clock a lease ended long ago, they watch it for a little more than one heartbeat. That is enough
-after a step: a live worker's next heartbeat writes a lease by the new time.
+A heartbeat watches the leases of all others for `dead_after` (`LeaseWatch`). These callers cannot.
+If by the clock a lease ended long ago, they watch it for a little more than one heartbeat. That is
+enough after a step of the clock: a live worker's next heartbeat writes a lease by the new time.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 
-from windlass.clock import SECOND, Clock
+from windlass.clock import Clock
 from windlass.core.ring import store as ring_store
+from windlass.core.ring.heartbeat import beat_seconds
 from windlass.core.ring.store import WorkerView
 from windlass.database.database import Database
 
-LONGEST_BEAT_SECONDS = 1.0
-BEATS_PER_LEASE = 5
 GLANCE_BEATS = 1.5
-
-
-def beat_seconds(dead_after: int) -> float:
-    """How often a worker renews its lease."""
-    return min(LONGEST_BEAT_SECONDS, dead_after / SECOND / BEATS_PER_LEASE)
-
-
-class Watch:
-    """The leases of workers, and since when each has not changed, on the monotonic clock."""
-
-    def __init__(self) -> None:
-        self._leases: dict[int, tuple[int, float]] = {}
-
-    def see(self, workers: Iterable[WorkerView], *, at: float) -> None:
-        """Take over what was just read; workers that are no longer listed are forgotten."""
-        before, self._leases = self._leases, {}
-        for view in workers:
-            lease, since = before.get(view.id, (None, at))
-            self._leases[view.id] = view.lease_until, since if lease == view.lease_until else at
-
-    def unchanged(self, seconds: float, *, at: float) -> dict[int, int]:
-        """The workers whose lease has been the same for that long, each with its lease."""
-        return {
-            number: lease
-            for number, (lease, since) in self._leases.items()
-            if at - since >= seconds
-        }
 
 
 def overdue(
