@@ -14,6 +14,7 @@ from windlass import App, DatabaseUnavailable, Status, Task
 from windlass.app import FACES
 from windlass.core.maintenance import Maintenance
 from windlass.core.task.store.task import COPY_FROM
+from windlass.database.database import DatabaseError
 from windlass.database.gone import KEEP_TRACES
 from windlass.value.task import NewTask
 
@@ -73,7 +74,7 @@ def far(far_app: App, near: Task[..., None], ran: list[str], keep: str) -> Task[
 @pytest.fixture
 def commit(database_engine: str) -> bytes:
     """How the driver says it; the word alone is in `read committed`, too."""
-    return b"\x03commit" if database_engine == "mariadb" else b"commit\x00"
+    return b"commit\x00" if database_engine == "postgresql" else b"\x03commit"
 
 
 @pytest.fixture
@@ -128,6 +129,20 @@ def test_a_page_of_which_some_were_run_is_written_once(app, far, relay, commit, 
 
     assert sorted(ref.id for ref in refs) == sorted(first)
     clock.forward("2h")
+    app.drain()
+    assert sorted(ran) == sorted(texts)
+
+
+def test_in_tables_of_the_first_release_a_page_that_waits_is_written_once(
+    app, far, far_app, relay, commit, ran
+):
+    far_app.database.dialect.has_tables = lambda version: version <= "0002"
+    texts = [f"m{number}" for number in range(COPY_FROM)]
+
+    relay.lose_answer(commit)
+    far.enqueue_many([{"text": text} for text in texts])
+
+    assert relay.lost == 1
     app.drain()
     assert sorted(ran) == sorted(texts)
 
@@ -195,7 +210,7 @@ def test_a_kept_row_that_was_pruned_counts(app, far, relay, alone, ran, clock):
     with unanswered(relay, alone, lambda: far.enqueue(MARK)) as made:
         app.drain()
         clock.forward("2s")
-        Maintenance(app.database, clock, FACES).tick()
+        Maintenance(app.database, clock, FACES, numbers=app.fleet.shards[0].numbers).tick()
         assert tasks(app) == []
     made.result()
 
@@ -209,7 +224,7 @@ def test_a_try_that_comes_when_the_traces_are_gone_says_that_nobody_knows(
     with unanswered(relay, alone, lambda: far.enqueue(MARK)) as made:
         app.drain()
         clock.advance(KEEP_TRACES + 1)
-        Maintenance(app.database, clock, FACES).tick()
+        Maintenance(app.database, clock, FACES, numbers=app.fleet.shards[0].numbers).tick()
 
     with pytest.raises(DatabaseUnavailable, match="it is not known whether the call counted"):
         made.result()
@@ -232,6 +247,17 @@ def test_a_caller_who_gives_up_is_told_that_it_may_have_counted(app, far, far_ap
         far.enqueue(MARK)
 
     assert len(tasks(app)) == 1
+
+
+def test_a_server_that_refuses_a_row_has_answered(app, near, database_engine):
+    if database_engine != "postgresql":
+        pytest.skip("no statement commits alone")
+    sql(app, "alter table windlass_task add constraint low check (priority < 5)")
+
+    with pytest.raises(DatabaseError, match="violates check constraint"):
+        near.using(priority=9).enqueue("refused")
+
+    assert tasks(app) == []
 
 
 def test_a_statement_that_runs_after_its_caller_gave_it_up_changes_nothing(
@@ -274,7 +300,7 @@ def test_a_flow_run_that_was_run_and_pruned_counts(app, far_app, relay, commit, 
     with unanswered(relay, commit, trip.start) as made:
         app.drain()
         clock.forward("2s")
-        Maintenance(app.database, clock, FACES).tick()
+        Maintenance(app.database, clock, FACES, numbers=app.fleet.shards[0].numbers).tick()
         assert tasks(app) == []
     made.result()
 

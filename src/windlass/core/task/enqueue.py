@@ -17,7 +17,7 @@ from windlass.core.task.store import gone
 from windlass.core.task.store import task as store
 from windlass.core.wake.bell import Bell
 from windlass.database.connection import Connection, joined
-from windlass.database.database import TRIES, Database, Numbers
+from windlass.database.database import TRIES, Database, DatabaseError, Numbers
 from windlass.database.dialect.base import Executor
 from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
 from windlass.value.bucket import bucket_of
@@ -182,7 +182,12 @@ class TaskWriter:
             if fate.is_unknown:
                 return False
             fate.sends([row.id], [row.id])
-            is_written = dialect.insert_alone(connection, row, notify=notify)
+            try:
+                is_written = dialect.insert_alone(connection, row, notify=notify)
+            except DatabaseError as problem:
+                # Otherwise the server has refused it, and that is an answer.
+                fate.is_unknown = self.database.can_retry(problem)
+                raise
             fate.is_unknown = False
             return is_written
 

@@ -43,14 +43,14 @@ class Fate(Generic[T]):
 
     def sends(self, answer: T, ids: Sequence[int]) -> T:
         """Say, last in the transaction, what it answers if it is committed, and its ids."""
-        self.is_unknown = self._database.dialect.keeps_traces
+        self.is_unknown = self._database.dialect.loses_answers
         self._answers[:] = [answer]
         self._ids = ids
         return answer
 
     def check(self, executor: Executor, ids: Sequence[int]) -> None:
         """End this try if an earlier one counted. Call it when the rows are inserted or locked."""
-        if self.is_unknown and ids and gone.is_any_gone(executor, ids):
+        if self.is_unknown and self._is_gone(executor, ids):
             raise _Counted
 
     def settle(self, write: Callable[[], T]) -> T:
@@ -81,7 +81,12 @@ class Fate(Generic[T]):
         if not self._ids:
             return False
         is_there = store.is_any_there(connection, self._database.dialect, self._ids)
-        return is_there or gone.is_any_gone(connection, self._ids)
+        return is_there or self._is_gone(connection, self._ids)
+
+    def _is_gone(self, executor: Executor, ids: Sequence[int]) -> bool:
+        # Tables of release 0.1.0 have no traces: there only rows that still exist tell.
+        keeps_traces = self._database.dialect.keeps_traces
+        return bool(ids) and keeps_traces and gone.is_any_gone(executor, ids)
 
     def _unanswered(self, why: str) -> Unanswered:
         return Unanswered(

@@ -123,7 +123,7 @@ def test_tasks_leave_one_trace_for_a_group(app, database):
 def test_looking_for_a_trace_reads_no_whole_table(app, database, database_engine):
     traces = [trace for first in range(0, 200_000, 10) for trace in traces_of([first], now=1)]
     database.write(lambda connection: database.dialect.remember(connection, traces))
-    analyze = "analyze table" if database_engine == "mariadb" else "analyze"
+    analyze = "analyze table" if database_engine in ("mariadb", "mysql") else "analyze"
     with database.engine.connect() as connection:
         connection.execution_options(isolation_level="AUTOCOMMIT").exec_driver_sql(
             f"{analyze} windlass_gone"
