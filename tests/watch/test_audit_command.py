@@ -43,9 +43,10 @@ LOOKS = {
     *("task list", "task show", "rolling list", "rolling show", "control list", "control show"),
     *("sweep list", "sweep show", "sweep failures", "sweep audit", "shard list"),
     *("ledger stock", "ledger show", "ledger entries", "ledger audit", "token list"),
+    *("alert list", "alert show"),
 }
 # What keeps a record of its own, or begins before there are tables.
-ELSEWHERE = {"worker", "dev", "console", "callback", "run", "demo", "init", "migrate"}
+ELSEWHERE = {"worker", "dev", "console", "callback", "run", "demo", "init", "migrate", "watch"}
 ACTS = {
     *("pause", "resume", "set", "task retry", "task cancel", "task enqueue"),
     *("rolling add", "rolling remove", "rolling visit"),
@@ -53,6 +54,7 @@ ACTS = {
     *("sweep split", "sweep start", "sweep retry", "control release", "control reset"),
     *("flow start", "flow retry", "flow skip", "flow cancel", "flow import"),
     *("shard drain", "shard move", "acknowledge", "token create", "token revoke"),
+    *("alert acknowledge", "alert test"),
 }
 
 

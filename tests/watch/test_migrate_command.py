@@ -4,7 +4,7 @@ from contextlib import closing
 
 import pytest
 
-from tests.database.next_release import ADDS, NEXT, next_release
+from tests.database.migration.next_release import ADDS, NEXT, next_release
 from windlass import App, telemetry
 from windlass.app import FACES
 from windlass.core.maintenance import Maintenance
@@ -125,7 +125,8 @@ def test_a_running_worker_notices_other_tables(today, next_code):
     events = []
     unsubscribe = telemetry.subscribe(events.append)
     app = App(today.url)
-    maintenance = Maintenance(app.database, app.clock, FACES)
+    numbers = app.fleet.shards[0].numbers
+    maintenance = Maintenance(app.database, app.clock, FACES, numbers=numbers)
     try:
         maintenance.tick()
         assert not app.database.schema.has(NEXT)

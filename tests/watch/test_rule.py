@@ -354,6 +354,6 @@ class Joined:
                 number=self._number,
                 now=now,
                 why="it missed its heartbeat",
-                by_lease=False,
+                lease=None,
             )
         )

@@ -37,7 +37,7 @@ TABLE: dict[str, Mapping[Roles, tuple[str, ...]]] = {
             "/templates/{name}/export",
             "/control", "/control/{name}",
             "/rings", "/shards",
-            "/tasks",
+            "/tasks", "/tasks/{number}/logs",
             "/ledgers", "/stock", "/deductions", "/returns", "/entries",
             "/ledger/deductions/{id}", "/ledger/deductions/{id}/returns", "/ledger/stocks",
             "/ledger/stocks/{sku}", "/ledger/stocks/{sku}/entries", "/ledger/audit",

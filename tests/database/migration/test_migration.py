@@ -10,7 +10,7 @@ from itertools import count
 import pytest
 from sqlalchemy import Engine, event, text
 
-from tests.database.next_release import ADDS, AFTER_NEXT, DROPS, NEXT, next_release
+from tests.database.migration.next_release import ADDS, AFTER_NEXT, DROPS, NEXT, next_release
 from windlass import App, SchemaMismatch, Status
 from windlass.database import migrate, version
 from windlass.database.database import Database

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import text
 
-from tests.database.conftest import RELEASE, ROOT, run
-from tests.database.next_release import ADDS, NEXT, next_release
+from tests.database.migration.conftest import RELEASE, ROOT, run
+from tests.database.migration.next_release import ADDS, NEXT, next_release
 from tests.wait import eventually
 from windlass import __version__
 from windlass.database import migrate

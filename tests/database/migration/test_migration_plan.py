@@ -5,7 +5,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import text
 
-from tests.database.next_release import ADDS, NEXT, next_release
+from tests.database.migration.next_release import ADDS, NEXT, next_release
 from windlass import App
 from windlass.database import migrate
 from windlass.database.database import Database

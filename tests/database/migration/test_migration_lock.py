@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 import pytest
 from sqlalchemy import create_engine, text
 
-from tests.database.next_release import ADDS, NEXT, next_release
+from tests.database.migration.next_release import ADDS, NEXT, next_release
 from tests.fixture.database import ENGINES, pool_of
 from tests.server import PgBouncer, ServerMissing
 from tests.wait import eventually

@@ -5,7 +5,7 @@ import os
 import sys
 from pathlib import Path
 
-from tests.database.conftest import ROOT, run
+from tests.database.migration.conftest import ROOT, run
 
 
 def shop(verb: str, url: str, package: Path) -> str:

@@ -1,0 +1,1 @@
+"""Migrations: cut, locked, planned and taken back; releases side by side."""
