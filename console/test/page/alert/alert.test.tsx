@@ -74,7 +74,9 @@ beforeEach(() => {
   vi.stubGlobal("fetch", (url: string, init: RequestInit) => {
     if (init.method === "POST") asked.push([new URL(url).pathname, String(init.body)]);
     const path = new URL(url).pathname;
-    const answer = path.endsWith("channels") ? channels : { items: [open, seen, over], missing: [] };
+    const answer = path.endsWith("channels")
+      ? channels
+      : { items: [open, seen, over], missing: [] };
     return Promise.resolve(new Response(JSON.stringify(answer)));
   });
 });
