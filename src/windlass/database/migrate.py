@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from sqlalchemy import URL, Connection, inspect, text
-from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.exc import ProgrammingError, SQLAlchemyError
 
 from windlass.database.column import server_of
 from windlass.database.database import TRIES, Database
 from windlass.database.dialect import PerDialect
 from windlass.database.dialect.base import Executor
-from windlass.errors import SchemaMismatch
+from windlass.database.dialect.qualify import AS_WRITTEN, quoted
+from windlass.errors import BadDatabase, SchemaMismatch
 
 VERSION = "0001"
 VERSION_TABLE = "windlass_version"
@@ -47,7 +48,7 @@ def migrate(database: Database) -> str:
 
     try:
         with _ONE_AT_A_TIME, database.unbounded() as unbounded:
-            unbounded.write(_upgrade)
+            unbounded.write(lambda connection: _upgrade(connection, unbounded))
     except CommandError as problem:
         raise SchemaMismatch(
             f"{database.name} has tables of version {found}, which this Windlass does not know: "
@@ -63,6 +64,10 @@ def script(database: Database) -> str:
     output = io.StringIO()
     config = _config(output)
     config.attributes["url"] = _url_of_server(database)
+    config.attributes["schema"] = schema = database.dialect.schema
+    if schema is not None:
+        home = quoted(schema)
+        output.write(f"CREATE SCHEMA IF NOT EXISTS {home};\n\nSET search_path TO {home};\n\n")
     command.upgrade(config, "head", sql=True)
     return output.getvalue()
 
@@ -81,7 +86,8 @@ def current(database: Database, *, tries: int = TRIES) -> str | None:
     """The version of the tables; None without tables."""
 
     def read(connection: Connection) -> str | None:
-        if not inspect(connection).has_table(VERSION_TABLE):
+        # In this schema: the tables of another app may be visible too.
+        if not inspect(connection).has_table(VERSION_TABLE, database.dialect.schema):
             return None
         found = connection.execute(text(f"select version_num from {VERSION_TABLE}")).scalar()
         return None if found is None else str(found)
@@ -118,19 +124,37 @@ def check(database: Database, *, tries: int = TRIES) -> None:
     )
 
 
-def _upgrade(connection: Connection) -> None:
+def _upgrade(connection: Connection, database: Database) -> None:
     from alembic import command
 
     begin, end = LOCKS.on(connection)
     config = _config(io.StringIO())
     config.attributes["connection"] = connection
+    config.attributes["schema"] = schema = database.dialect.schema
     if begin:
         connection.execute(text(begin))
+    if schema is not None:
+        _enter(connection, schema, database.name)
     try:
         command.upgrade(config, "head")
     finally:
         if end:
             connection.execute(text(end))
+
+
+def _enter(connection: Connection, schema: str, name: str) -> None:
+    """Make the schema if it is missing; this transaction makes its tables there."""
+    connection.execution_options(**{AS_WRITTEN: True})
+    found = text("select 1 from pg_namespace where nspname = :schema")
+    if connection.scalar(found, {"schema": schema}) is None:
+        try:
+            connection.execute(text(f"create schema {quoted(schema)}"))
+        except ProgrammingError as problem:
+            raise BadDatabase(
+                f"{name}: this user may not create the schema {schema!r}; have an administrator "
+                f"run: create schema {quoted(schema)} authorization <user>"
+            ) from problem
+    connection.execute(text(f"set local search_path to {quoted(schema)}"))
 
 
 def _config(output: io.StringIO) -> Any:

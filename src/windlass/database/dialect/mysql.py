@@ -6,17 +6,20 @@ Statements on task rows lock and change them by primary key.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import msgspec
 from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, insert, text
 
+from windlass.database.access import pymysql_url, ssl_arguments
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
 from windlass.database.dialect.base import (
     Dialect,
     Executor,
     Lane,
+    Link,
     Most,
     document,
     original,
@@ -136,8 +139,22 @@ class MySQL(Dialect):
                 "connect_timeout": bounds.connect,
                 "read_timeout": bounds.socket,
                 "write_timeout": bounds.socket,
+                **ssl_arguments(url),
             },
         }
+
+    def clean(self, url: URL) -> URL:
+        return pymysql_url(url)
+
+    def known_options(self) -> Collection[str]:
+        from pymysql import Connection as Raw
+
+        return signature(Raw.__init__).parameters
+
+    def link(self, connection: Connection) -> Link:
+        user = connection.exec_driver_sql("select current_user()").scalar_one()
+        found = connection.exec_driver_sql("show session status like 'Ssl_version'").fetchall()
+        return Link(str(user), found[0][1] or None if found else None)
 
     def prepare(self, engine: Engine, bounds: Bounds | None) -> None:
         limit = None if bounds is None else bounds.statement

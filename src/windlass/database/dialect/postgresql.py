@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, text
 from sqlalchemy.dialects.postgresql import insert
 
+from windlass.database.access import libpq_url
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
 from windlass.database.dialect.base import (
@@ -23,6 +24,7 @@ from windlass.database.dialect.base import (
     Dialect,
     Executor,
     Lane,
+    Link,
     Most,
     Stamp,
     document,
@@ -37,9 +39,11 @@ from windlass.database.dialect.psycopg import (
     copy_lines,
     driver_of,
     is_direct,
+    known_options,
     limit_statements,
     told,
 )
+from windlass.database.dialect.qualify import qualify_on
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.task import Claimed, NewTask
@@ -195,7 +199,8 @@ class PostgreSQL(Dialect):
     # fmt: on
     read_only = ("25006",)
     duplicates = ("23505",)
-    missing = ("42P01",)
+    # No such table, or no such schema.
+    missing = ("42P01", "3F000")
 
     change_text, visit_text, remove_text = CHANGE, VISIT, REMOVE
     clock_text = "select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)"
@@ -227,15 +232,30 @@ class PostgreSQL(Dialect):
             },
         }
 
+    def clean(self, url: URL) -> URL:
+        return libpq_url(url)
+
+    def known_options(self) -> Collection[str]:
+        return known_options()
+
+    def link(self, connection: Connection) -> Link:
+        user = connection.exec_driver_sql("select current_user").scalar_one()
+        raw = driver_of(connection)
+        # Of this end: behind a pooler, the server knows only the pooler's own connection.
+        is_encrypted = raw is not None and raw.pgconn.ssl_in_use
+        tls = raw.pgconn.ssl_attribute(b"protocol") if is_encrypted else None
+        return Link(str(user), None if tls is None else tls.decode())
+
+    def connector(self, engine: Engine, bounds: Bounds) -> Callable[..., Any]:
+        if bounds.socket is None:
+            return super().connector(engine, bounds)
+        return bounded(bounds.socket).connect
+
     def prepare(self, engine: Engine, bounds: Bounds | None) -> None:
         from psycopg import ClientCursor
         from psycopg.types.string import TextLoader
 
         limit = None if bounds is None else bounds.statement
-
-        if bounds is not None and bounds.socket is not None:
-            connect = bounded(bounds.socket).connect
-            event.listen(engine, "do_connect", lambda _d, _r, args, named: connect(*args, **named))
 
         @event.listens_for(engine, "connect")
         def on_connect(raw: Any, _record: object) -> None:
@@ -263,8 +283,12 @@ class PostgreSQL(Dialect):
             cursor.execute(";".join([bound.mogrify(statement, row) for row in rows]))
             return True
 
-        self._insert_one = str(INSERT_ONE.compile(dialect=engine.dialect))
-        self._insert_and_notify = str(INSERT_AND_NOTIFY.compile(dialect=engine.dialect))
+        if self.qualify is not None:
+            qualify_on(engine, self.qualify)
+        one, notified = (
+            each.compile(dialect=engine.dialect) for each in (INSERT_ONE, INSERT_AND_NOTIFY)
+        )
+        self._insert_one, self._insert_and_notify = map(self.qualified, (str(one), str(notified)))
 
     @contextmanager
     def lent(self, connection: Connection) -> Iterator[None]:
@@ -342,7 +366,7 @@ class PostgreSQL(Dialect):
             return raw.execute(query, _fields(row)).fetchone() is not None
 
     def copy(self, executor: Executor, rows: Sequence[NewTask]) -> bool:
-        return copy_lines(executor, COPY, rows, _line)
+        return copy_lines(executor, self.qualified(COPY), rows, _line)
 
     def ensure_all(
         self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
