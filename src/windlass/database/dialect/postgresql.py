@@ -55,6 +55,8 @@ NOTIFY = text(f"select pg_notify('{CHANNEL}', :who)")
 OFTEN = "windlass_often"
 NEVER_BY_ITSELF = 1_000_000_000
 
+LINK = "select current_user, (select version from pg_stat_ssl where pid = pg_backend_pid())"
+
 LOCK_MILLISECONDS = "1000"
 ABORT_SECONDS = 1.0
 # SQL states of connection errors start with this.
@@ -239,12 +241,11 @@ class PostgreSQL(Dialect):
         return known_options()
 
     def link(self, connection: Connection) -> Link:
-        user = connection.exec_driver_sql("select current_user").scalar_one()
+        user, version = connection.exec_driver_sql(LINK).one()
         raw = driver_of(connection)
-        # Of this end: behind a pooler, the server knows only the pooler's own connection.
+        # Behind a pooler, the server knows only the pooler's own connection.
         is_encrypted = raw is not None and raw.pgconn.ssl_in_use
-        tls = raw.pgconn.ssl_attribute(b"protocol") if is_encrypted else None
-        return Link(str(user), None if tls is None else tls.decode())
+        return Link(user, (version or "TLS") if is_encrypted else None)
 
     def connector(self, engine: Engine, bounds: Bounds) -> Callable[..., Any]:
         if bounds.socket is None:
