@@ -179,7 +179,9 @@ def test_a_ledger_works_by_tls(tls_server, tls_database):
 def test_a_table_is_read_by_tls(tls_server, tls_database):
     tls_server.execute(*_product(tls_server, tls_database))
     right = Table(tls_server.at(tls_database, ca=tls_server.ca), "product", key="code")
-    wrong = Table(tls_server.at(tls_database, ca=str(tls_server.stranger.ca)), "product", key="code")
+    wrong = Table(
+        tls_server.at(tls_database, ca=str(tls_server.stranger.ca)), "product", key="code"
+    )
 
     assert list(right.keys()) == [["bolt"]]
     with pytest.raises(DatabaseUnavailable, match=r"(?i)certificate"):
