@@ -28,6 +28,7 @@ from windlass.value.duration import parse_duration
 
 if TYPE_CHECKING:
     from windlass.watch.model import AlertView, AppStatus, AuditEntry, KindStatus
+    from windlass.watch.operate.check import DatabaseHealth
 
 WHY_STYLE = {
     "running": "blue",
@@ -96,6 +97,8 @@ def check(app: AppOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(findings)
     else:
+        for database in operate.health(loaded.fleet):
+            _print_link(database)
         for finding in findings:
             style = "bold red" if finding.level == "error" else "yellow"
             line = Text(f"{finding.level:8}", style=style) + Text(
@@ -197,6 +200,14 @@ def audit(
             _outcome(entry),
         )
     console.print(shown)
+
+
+def _print_link(database: DatabaseHealth) -> None:
+    """As whom a server is connected, and whether the connection is encrypted."""
+    if database.user is not None:
+        how = "not encrypted" if database.tls is None else f"encrypted by {database.tls}"
+        line = Text(f"  {database.dialect} {database.server}, as {visible(database.user)}, {how}")
+        console.print(Text(database.name, style="bold") + line)
 
 
 def _print_kinds(found: AppStatus) -> None:

@@ -252,3 +252,27 @@ def test_mysql_cannot_verify_without_a_ca():
 def test_tls_makes_no_sense_for_a_file():
     with pytest.raises(BadDatabase, match="ca cannot be used with SQLite"):
         App("sqlite:///shop.db?ca=/some/ca.pem")
+
+
+def test_check_tells_as_whom_and_how_it_is_connected(
+    tls_server, tls_database, write_module, windlass
+):
+    url = tls_server.at(tls_database, ca=tls_server.ca)
+    module = write_module(f"from windlass import App\napp = App({url!r})\napp.migrate()\n")
+
+    answer = windlass("check", "--app", f"{module}:app")
+
+    told = " ".join(answer.out.split())
+    assert f"as {USER}" in told
+    assert "encrypted by TLSv1." in told
+    assert PASSWORD not in answer.out
+
+
+def test_check_tells_that_a_connection_is_not_encrypted(tls_server, write_module, windlass):
+    url = tls_server.url_of({"postgresql": "postgres", "mysql": "mysql"}[tls_server.scheme])
+    url += "&sslmode=disable" if "?" in url else "?sslmode=disable"
+    module = write_module(f"from windlass import App\napp = App({url!r})\n")
+
+    answer = windlass("check", "--app", f"{module}:app")
+
+    assert "not encrypted" in " ".join(answer.out.split())

@@ -15,6 +15,8 @@ export const about = {
   roles: { operator: "operator", viewer: "viewer: can look, cannot act" },
   schema: "Schema",
   server: "Server",
+  connection: "Connected as",
+  plain: "not encrypted",
   theme: "Theme",
   versions: "Versions",
   well: "No problems found in the declared kinds.",

@@ -17,6 +17,8 @@ export const about: Dictionary["about"] = {
   roles: { operator: "操作员", viewer: "查看者：只能看，不能操作" },
   schema: "表结构",
   server: "服务器",
+  connection: "连接用户",
+  plain: "未加密",
   theme: "主题",
   versions: "版本",
   well: "声明没有问题。",
