@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import os
 import re
+import ssl
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -48,6 +49,7 @@ MODES = {
 CHECKED = ("verify-ca", "verify-full")
 # Options of PyMySQL, which `ssl_arguments` replaces.
 SSL_OPTIONS = (
+    "ssl",
     "ssl_ca",
     "ssl_cert",
     "ssl_key",
@@ -55,6 +57,7 @@ SSL_OPTIONS = (
     "ssl_cipher",
     "ssl_key_password",
     "ssl_mode",
+    "ssl-mode",
     "ssl_disabled",
     "ssl_verify_cert",
     "ssl_verify_identity",
@@ -159,7 +162,7 @@ def ssl_arguments(url: URL) -> dict[str, Any]:
         if _text(url, "unix_socket"):
             # It does not leave the machine.
             return {"ssl_disabled": True}
-        if not files:
+        if not files and not _flag(url, "ssl"):
             return {}
         mode = "verify-full" if is_trusting else "require"
     if mode == "disable":
@@ -179,14 +182,14 @@ def _mysql_mode(url: URL) -> str | None:
     """The mode that the URL asks for, in any of the ways in which drivers write it."""
     if mode := _text(url, "sslmode"):
         return mode
-    if (theirs := _text(url, "ssl_mode")) is not None:
+    if theirs := _text(url, "ssl_mode") or _text(url, "ssl-mode"):
         known = {words: mode for mode, words in MODES.items() if words}
         if theirs.upper() not in known:
             raise BadDatabase(
                 f"database {show(url)!r}: ssl_mode={theirs} is not one of {', '.join(known)}"
             )
         return known[theirs.upper()]
-    if _flag(url, "ssl_disabled"):
+    if _flag(url, "ssl_disabled") or _flag(url, "ssl") is False:
         return "disable"
     identity, certificate = _flag(url, "ssl_verify_identity"), _flag(url, "ssl_verify_cert")
     if identity:
@@ -250,6 +253,8 @@ def _with_files(url: URL, family: str, environment: Mapping[str, str]) -> URL:
             f"database {show(url)!r}: a {given[0]} without a {other}; "
             f"add {other}=/path/file.pem, or set ${VARIABLES[other]}"
         )
+    if found or given or "ca" in full.query:
+        _check_pem(full)
     return full
 
 
@@ -261,6 +266,27 @@ def _check_file(url: URL, what: str, path: str) -> None:
     except OSError as problem:
         raise BadDatabase(
             f"database {show(url)!r}: {what} cannot be read: {problem.strerror}"
+        ) from problem
+
+
+def _check_pem(url: URL) -> None:
+    """Read the files as the drivers will: PyMySQL would tell only the error of OpenSSL."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    ca, cert, key = (_text(url, name) for name in VARIABLES)
+    try:
+        if ca is not None and ca != SYSTEM:
+            context.load_verify_locations(ca)
+    except OSError as problem:
+        raise BadDatabase(f"database {show(url)!r}: ca={ca} has no certificate") from problem
+    has_password = any("pass" in name for name in url.query)
+    try:
+        if cert is not None and key is not None and not has_password:
+            # Without the function, OpenSSL would ask the terminal for the password of the key.
+            context.load_cert_chain(cert, key, lambda: "")
+    except OSError as problem:
+        raise BadDatabase(
+            f"database {show(url)!r}: cert={cert} and key={key} are not a certificate and its "
+            f"key: {getattr(problem, 'reason', None) or 'they cannot be read'}"
         ) from problem
 
 

@@ -152,7 +152,7 @@ class Database:
 
     def _check_options(self, engine: Engine) -> None:
         if known := self.dialect.known_options():
-            _, given = engine.dialect.create_connect_args(self.dialect.clean(self.url))
+            _, given = engine.dialect.create_connect_args(engine.url)
             if unknown := sorted(given.keys() - set(known)):
                 raise BadDatabase(
                     f"database {self.name!r}: the driver {engine.dialect.driver} does not know the "

@@ -92,7 +92,8 @@ def normalise(given: str | URL) -> URL:
     if driver not in OTHER_DRIVERS[family]:
         raise BadDatabase(
             f"database {show(url)!r}: Windlass uses the drivers psycopg, PyMySQL and sqlite3, and "
-            f"cannot tell what {driver!r} would do; leave the driver out of the URL: {backend}://..."
+            f"cannot tell what {driver!r} would do; leave the driver out of the URL: "
+            f"{backend}://..."
         )
     return _translated(url, OTHER_DRIVERS[family][driver]).set(drivername=DRIVERS[backend])
 

@@ -98,7 +98,7 @@ def test_the_modes_of_mysql_are_understood(tls_mariadb, mode, has_tls):
     url = tls_mariadb.at("mysql", user="root", password="", ssl_ca=tls_mariadb.ca, ssl_mode=mode)
     database = Database(url.replace("mysql://", "mysql+mysqldb://"))
 
-    assert bool(database.read(database.dialect.link).tls) is has_tls
+    assert bool(database.read(database.dialect.login).tls) is has_tls
     database.close()
 
 

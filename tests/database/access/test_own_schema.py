@@ -385,7 +385,7 @@ def test_a_schema_of_postgresql_itself_is_refused(name):
 
 @pytest.mark.parametrize("made", [App, Ledger])
 def test_elsewhere_a_schema_is_refused_with_the_cure(made, monkeypatch):
-    with pytest.raises(BadDatabase, match="only for PostgreSQL.* name a database of its own"):
+    with pytest.raises(BadDatabase, match=r"only for PostgreSQL.* name a database of its own"):
         made("mysql://host/shop", schema="jobs")
     with pytest.raises(BadDatabase, match="SQLite has no schemas; give Windlass a file of its own"):
         made("sqlite:///shop.db", schema="jobs")

@@ -55,7 +55,7 @@ def test_an_app_works_by_a_socket(tls_server, name):
         eventually(lambda: ran == [7], what="the task")
 
     assert app.database.read(_database_of(tls_server)) == name
-    assert app.database.read(app.database.dialect.link).tls is None
+    assert app.database.read(app.database.dialect.login).tls is None
     app.close()
 
 
@@ -66,7 +66,7 @@ def test_a_socket_needs_no_tls_also_if_a_ca_is_named(tls_server, name, monkeypat
     ledger.migrate()
 
     assert ledger.restock("delivery-1", {"bolt": 1})
-    assert ledger.database.read(ledger.database.dialect.link).tls is None
+    assert ledger.database.read(ledger.database.dialect.login).tls is None
     ledger.close()
 
 
@@ -89,7 +89,7 @@ def test_the_driver_may_be_named(tls_mariadb):
 
     database = Database(url)
 
-    assert database.read(database.dialect.link).user == f"{USER}@localhost"
+    assert database.read(database.dialect.login).user == f"{USER}@localhost"
     database.close()
 
 
@@ -116,7 +116,7 @@ def works(url):
     with working(app):
         note.enqueue(7)
         eventually(lambda: ran == [7], what="the task")
-    link = app.database.read(app.database.dialect.link)
+    link = app.database.read(app.database.dialect.login)
     app.close()
     return link
 

@@ -21,11 +21,11 @@ def no_tls_of_the_machine(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-def link_of(url):
+def login_of(url):
     """As whom, and by which TLS, a new connection is connected; fails at the first try."""
     database = Database(url)
     try:
-        return database.read(database.dialect.link, tries=1)
+        return database.read(database.dialect.login, tries=1)
     finally:
         database.close()
 
@@ -33,16 +33,16 @@ def link_of(url):
 def refused(url):
     """Why there is no connection."""
     with pytest.raises(DatabaseUnavailable) as raised:
-        link_of(url)
+        login_of(url)
     assert PASSWORD not in str(raised.value)
     return str(raised.value)
 
 
 def test_with_the_right_ca_the_connection_is_encrypted(tls_server, tls_database):
-    link = link_of(tls_server.at(tls_database, ca=tls_server.ca))
+    login = login_of(tls_server.at(tls_database, ca=tls_server.ca))
 
-    assert link.user.partition("@")[0] == USER
-    assert link.tls.startswith("TLSv1.")
+    assert login.user.partition("@")[0] == USER
+    assert login.tls.startswith("TLSv1.")
 
 
 def test_a_server_of_another_ca_is_refused(tls_server, tls_database):
@@ -64,7 +64,7 @@ def test_a_server_of_another_name_is_refused(tls_server, tls_database):
 def test_less_is_checked_only_if_the_url_says_so(tls_server, tls_database, mode):
     asked = {"sslmode": mode} | ({"ca": tls_server.ca} if mode == "verify-ca" else {})
 
-    assert link_of(tls_server.at(tls_database, host="localhost", **asked)).tls
+    assert login_of(tls_server.at(tls_database, host="localhost", **asked)).tls
 
 
 def test_without_the_name_the_ca_is_still_checked(tls_server, tls_database):
@@ -89,14 +89,14 @@ def test_the_names_of_the_drivers_work_too(tls_server, tls_database):
         "mysql": {"ssl_ca": tls_server.ca, "ssl_verify_identity": "true"},
     }[tls_server.scheme]
 
-    assert link_of(tls_server.at(tls_database, **names)).tls
+    assert login_of(tls_server.at(tls_database, **names)).tls
     assert "certificate" in refused(tls_server.at(tls_database, host="localhost", **names)).lower()
 
 
 def test_a_ca_by_the_drivers_name_alone_means_that_it_is_checked(tls_server, tls_database):
     name = {"postgresql": "sslrootcert", "mysql": "ssl_ca"}[tls_server.scheme]
 
-    assert link_of(tls_server.at(tls_database, **{name: tls_server.ca})).tls
+    assert login_of(tls_server.at(tls_database, **{name: tls_server.ca})).tls
     refused(tls_server.at(tls_database, host="localhost", **{name: tls_server.ca}))
 
 
@@ -105,7 +105,7 @@ def test_a_client_shows_its_certificate(tls_server, tls_database):
         tls_database, user=CERTAIN, password=None, ca=tls_server.ca, **tls_server.client
     )
 
-    assert link_of(url).user.partition("@")[0] == CERTAIN
+    assert login_of(url).user.partition("@")[0] == CERTAIN
     refused(tls_server.at(tls_database, user=CERTAIN, password=None, ca=tls_server.ca))
 
 
@@ -115,7 +115,7 @@ def test_the_environment_names_the_files(tls_server, tls_database, monkeypatch):
     for name, path in tls_server.client.items():
         monkeypatch.setenv(f"WINDLASS_DATABASE_{name.upper()}", path)
 
-    assert link_of(url).user.partition("@")[0] == CERTAIN
+    assert login_of(url).user.partition("@")[0] == CERTAIN
 
     monkeypatch.setenv("WINDLASS_DATABASE_CA", str(tls_server.stranger.ca))
     assert "certificate" in refused(url).lower()
@@ -124,7 +124,7 @@ def test_the_environment_names_the_files(tls_server, tls_database, monkeypatch):
 def test_the_url_counts_more_than_the_environment(tls_server, tls_database, monkeypatch):
     monkeypatch.setenv("WINDLASS_DATABASE_CA", str(tls_server.stranger.ca))
 
-    assert link_of(tls_server.at(tls_database, ca=tls_server.ca)).tls
+    assert login_of(tls_server.at(tls_database, ca=tls_server.ca)).tls
 
 
 def test_a_whole_app_works_by_tls(tls_server, tls_database):
@@ -172,7 +172,7 @@ def test_a_ledger_works_by_tls(tls_server, tls_database):
     ledger.restock("delivery-1", {"bolt": 10})
 
     assert ledger.stock("bolt").available == 10
-    assert ledger.database.read(ledger.database.dialect.link).tls
+    assert ledger.database.read(ledger.database.dialect.login).tls
     ledger.close()
 
 
@@ -222,6 +222,8 @@ def test_a_command_with_only_a_url_uses_the_files_of_the_environment(
         ("cert=/no/such/cert.pem&key=/k", "cert=/no/such/cert.pem cannot be read"),
         ("cert={file}", "a cert without a key; add key=/path/file.pem, or set $WINDLASS_DATABASE_"),
         ("key={file}", "a key without a cert"),
+        ("ca={file}", "some.pem has no certificate"),
+        ("cert={file}&key={file}", "are not a certificate and its key"),
         ("sslmode=maybe", "sslmode=maybe is not one of disable, allow, prefer, require, verify-ca"),
         ("ca={file}&ca={file}", "ca is given twice"),
     ],
@@ -242,6 +244,13 @@ def test_a_missing_file_is_named_by_its_variable(monkeypatch):
 
     with pytest.raises(BadDatabase, match=r"\$WINDLASS_DATABASE_CA '/no/such/ca.pem' cannot be"):
         App("postgresql://host/shop")
+
+
+@pytest.mark.parametrize("words", ["ssl=true", "ssl-mode=REQUIRED", "sslmode=require"])
+def test_mysql_is_asked_to_encrypt_in_the_words_of_others(tls_mariadb, words):
+    url = tls_mariadb.at("mysql", user="root", password="")
+
+    assert login_of(f"{url}?{words}").tls
 
 
 def test_mysql_cannot_verify_without_a_ca():

@@ -90,7 +90,7 @@ class Count(msgspec.Struct, gc=False):
     milliseconds: int = 0
 
 
-class Link(NamedTuple):
+class Login(NamedTuple):
     """The user of a connection, and the version of its TLS; None without."""
 
     user: str | None = None
@@ -236,9 +236,9 @@ class Dialect(ABC):
         """What the driver can be told about a connection."""
         return ()
 
-    def link(self, connection: Connection) -> Link:
+    def login(self, connection: Connection) -> Login:
         """As whom `connection` is connected, and how it is encrypted."""
-        return Link()
+        return Login()
 
     def is_private(self, url: URL) -> bool:
         """Whether only one connection can see the data."""

@@ -19,7 +19,7 @@ from windlass.database.dialect.base import (
     Dialect,
     Executor,
     Lane,
-    Link,
+    Login,
     Most,
     document,
     original,
@@ -152,10 +152,10 @@ class MySQL(Dialect):
 
         return signature(Raw.__init__).parameters
 
-    def link(self, connection: Connection) -> Link:
+    def login(self, connection: Connection) -> Login:
         user = connection.exec_driver_sql("select current_user()").scalar_one()
         found = connection.exec_driver_sql("show session status like 'Ssl_version'").fetchall()
-        return Link(str(user), found[0][1] or None if found else None)
+        return Login(str(user), found[0][1] or None if found else None)
 
     def prepare(self, engine: Engine, bounds: Bounds | None) -> None:
         limit = None if bounds is None else bounds.statement

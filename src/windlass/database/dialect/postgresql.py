@@ -24,7 +24,7 @@ from windlass.database.dialect.base import (
     Dialect,
     Executor,
     Lane,
-    Link,
+    Login,
     Most,
     Stamp,
     document,
@@ -55,7 +55,7 @@ NOTIFY = text(f"select pg_notify('{CHANNEL}', :who)")
 OFTEN = "windlass_often"
 NEVER_BY_ITSELF = 1_000_000_000
 
-LINK = "select current_user, (select version from pg_stat_ssl where pid = pg_backend_pid())"
+LOGIN = "select current_user, (select version from pg_stat_ssl where pid = pg_backend_pid())"
 
 LOCK_MILLISECONDS = "1000"
 ABORT_SECONDS = 1.0
@@ -240,12 +240,12 @@ class PostgreSQL(Dialect):
     def known_options(self) -> Collection[str]:
         return known_options()
 
-    def link(self, connection: Connection) -> Link:
-        user, version = connection.exec_driver_sql(LINK).one()
+    def login(self, connection: Connection) -> Login:
+        user, version = connection.exec_driver_sql(LOGIN).one()
         raw = driver_of(connection)
         # Behind a pooler, the server knows only the pooler's own connection.
         is_encrypted = raw is not None and raw.pgconn.ssl_in_use
-        return Link(user, (version or "TLS") if is_encrypted else None)
+        return Login(user, (version or "TLS") if is_encrypted else None)
 
     def connector(self, engine: Engine, bounds: Bounds) -> Callable[..., Any]:
         if bounds.socket is None:

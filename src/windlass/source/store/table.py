@@ -26,7 +26,7 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.types import NullType
 
-from windlass.database.access import Password, check_password
+from windlass.database.access import Password, check_password, reach
 from windlass.database.database import normalise
 from windlass.database.dialect import dialect_of
 from windlass.database.dialect.base import original
@@ -65,7 +65,8 @@ class Table:
         password: Password | None = None,
     ) -> None:
         self._own_engine = url if isinstance(url, Engine) else None
-        self.url = normalise(url.url if isinstance(url, Engine) else url)
+        # The environment is about the database of Windlass, not about this one.
+        self.url = normalise(url.url) if isinstance(url, Engine) else reach(url, environment={})
         self._password = check_password(self.url, password)
         self.schema, self.table = _names(table)
         self.key_columns = _key_columns(table, key)

@@ -201,7 +201,7 @@ def _health(shard: Shard) -> DatabaseHealth:
         now = database.measure(tries=1)
         milliseconds = (time.monotonic() - began) * 1_000
         found = migrate.current(database, tries=1)
-        link = database.read(database.dialect.link, tries=1)
+        login = database.read(database.dialect.login, tries=1)
     except (*OUTAGES, WindlassError) as problem:
         return DatabaseHealth(database.name, database.dialect.name, problem=first_line(problem))
     return DatabaseHealth(
@@ -209,8 +209,8 @@ def _health(shard: Shard) -> DatabaseHealth:
         dialect=database.dialect.name,
         server=_server(database),
         schema_found=found,
-        user=link.user,
-        tls=link.tls,
+        user=login.user,
+        tls=login.tls,
         milliseconds=milliseconds,
         now=now,
         problem=_mismatch(database, found),
