@@ -113,9 +113,7 @@ class TlsMariaDB(Tls, MariaDB):
     def command(self) -> list[str]:
         certificate, key = self.server_files
         files = {"cert": certificate, "key": key, "ca": self.ca}
-        # Else 127.0.0.1 would be localhost, whose users come by the socket.
-        files_of = (f"--ssl-{name}={path}" for name, path in files.items())
-        return [*super().command(), "--skip-name-resolve", *files_of]
+        return [*super().command(), *(f"--ssl-{name}={path}" for name, path in files.items())]
 
     def prepare(self) -> None:
         for user, wants in ((USER, "ssl"), (CERTAIN, "x509")):
