@@ -6,6 +6,7 @@ does for what is not about SQL. Servers start on first use and end with the run.
 """
 
 import gc
+import signal
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from zlib import crc32
@@ -48,6 +49,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Under nohup, or in the background of a script, the processes of tests would ignore these.
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
     compile_once()
     for engine in chosen_engines(config):
         if engine not in ENGINES:
