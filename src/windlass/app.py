@@ -39,6 +39,7 @@ from windlass.core.task.kind import (
     optional_duration,
     takes,
 )
+from windlass.database.access import Password
 from windlass.database.bound import BoundOptions, make_bounds
 from windlass.database.connection import URL, is_async, on_its_thread
 from windlass.errors import BadInput, WindlassError
@@ -96,7 +97,8 @@ class App:
     """Declares tasks and stores them in one database, or in several: its shards.
 
     The default database is $WINDLASS_DATABASE_URL, or else the file windlass.db in the current
-    directory.
+    directory. `password` is called with the URL of a database for each new connection, and returns
+    the password. On PostgreSQL, `schema` has the tables of Windlass.
     """
 
     def __init__(
@@ -109,6 +111,8 @@ class App:
         max_payload: int = LARGEST_PAYLOAD,
         guard: bool = True,
         late_after: Duration | None = "10m",
+        password: Password | None = None,
+        schema: str | None = None,
         clock: Clock | None = None,
         **bounds: Unpack[BoundOptions],
     ) -> None:
@@ -135,6 +139,8 @@ class App:
             max_payload=max_payload,
             idle_milliseconds=idle_milliseconds,
             bounds=make_bounds(**bounds),
+            password=password,
+            schema=schema,
         )
         # The first shard stands for the app where one is enough.
         self.database = self.fleet.shards[0].database

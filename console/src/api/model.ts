@@ -9,7 +9,8 @@ export interface About {
 /** A database; `server` is its version, `schema_found` that of its tables. */
 export interface AboutDatabaseHealth {
   name: string; dialect: string; server: string | null; schema_found: string | null;
-  schema_needed: string; milliseconds: number | null; problem: string | null;
+  schema_needed: string; user: string | null; tls: string | null; milliseconds: number | null;
+  problem: string | null;
 }
 
 /** How long it and all of its sort and kind stay quiet; null: until there is a new one. */

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import URL, Connection, Engine, TextClause
 
 from windlass.database.dialect.base import Dialect, Executor
+from windlass.database.dialect.qualify import qualified
 from windlass.database.url import show
 from windlass.errors import BadConnection
 
@@ -110,7 +111,12 @@ def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
 def joined(conn: object, engine: Engine, dialect: Dialect) -> Iterator[Executor]:
     """`join` for a block; a database without Windlass tables is a BadConnection."""
     try:
-        yield join(conn, engine, dialect)
+        executor = join(conn, engine, dialect)
+        if not isinstance(executor, Connection):
+            yield executor
+            return
+        with qualified(executor, dialect.qualify):
+            yield executor
     except Exception as problem:
         if not dialect.is_elsewhere(problem):
             raise
@@ -154,10 +160,11 @@ class _Raw:
 
     def execute(self, statement: TextClause, parameters: Mapping[str, Any]) -> Any:
         compiled = statement.compile(dialect=self.engine.dialect)
+        sent = self.dialect.qualified(str(compiled))
         values = {**compiled.params, **parameters}
         cursor = self.dialect.raw_cursor(self.raw)
         if compiled.positional:
-            cursor.execute(str(compiled), [values[name] for name in compiled.positiontup or []])
+            cursor.execute(sent, [values[name] for name in compiled.positiontup or []])
         else:
-            cursor.execute(str(compiled), values)
+            cursor.execute(sent, values)
         return cursor

@@ -13,9 +13,9 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import chain
-from typing import TypeVar
+from typing import Any, TypeVar
 
-from sqlalchemy import URL, Connection, Engine, create_engine
+from sqlalchemy import URL, Connection, Engine, create_engine, event
 from sqlalchemy.exc import (
     DataError,
     DBAPIError,
@@ -29,12 +29,13 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import Pool
 
 from windlass import telemetry
+from windlass.database.access import Password, ask_password, check_password, reach
 from windlass.database.bound import Bounds
 from windlass.database.connection import TABLES
 from windlass.database.dialect import Dialect, dialect_of
 from windlass.database.dialect.base import BLOCK, Executor
 from windlass.database.url import normalise, show
-from windlass.database.version import SchemaVersion, read_tables
+from windlass.database.version import SchemaVersion, Tables, read_tables
 from windlass.errors import BadDatabase, DatabaseUnavailable
 from windlass.fork import watch_forks
 
@@ -86,10 +87,18 @@ class Database:
         url: str | URL | Engine,
         *,
         bounds: Bounds | None = None,
+        password: Password | None = None,
+        schema: str | None = None,
         like: Database | None = None,
     ) -> None:
         given = url if isinstance(url, Engine) else None
-        self.url = normalise(url.url if isinstance(url, Engine) else url)
+        if isinstance(url, Engine):
+            self.url = normalise(url.url)
+        else:
+            self.url = reach(url, schema=schema) if like is None else like.url
+        self.password: Password | None = (
+            check_password(self.url, password) if like is None else like.password
+        )
         self.dialect: Dialect = dialect_of(self.url) if like is None else like.dialect
         self.bounds = bounds or Bounds()
         if given is not None and self.dialect.is_private(self.url):
@@ -110,7 +119,7 @@ class Database:
             self._autocommit = self._make_engine(given, isolation_level="AUTOCOMMIT")
         self._like = like
         # The version of its tables: `schema.has("0002")`.
-        self.schema = SchemaVersion(self.name, lambda: self.read(read_tables))
+        self.schema = SchemaVersion(self.name, lambda: self.read(self.tables))
         if like is None:
             self.dialect.has_tables = self.schema.has
         else:
@@ -132,12 +141,21 @@ class Database:
                 own = {name: own[name] for name in own if name in shared}
                 own["pool"] = given.pool.recreate()
             engine = create_engine(self.dialect.clean(self.url), **own | options)
+            if given is None:
+                self._check_options(engine)
         except (ImportError, NoSuchModuleError) as problem:
             backend = self.url.drivername.split("+")[0]
             raise BadDatabase(
                 f"database {self.name!r} needs a driver that is not installed; "
                 f"run: pip install 'windlass[{EXTRAS.get(backend, 'all')}]'"
             ) from problem
+        if given is None:
+            connect = self.dialect.connector(engine, self.bounds)
+
+            @event.listens_for(engine, "do_connect")
+            def on_connect(_dialect: object, _record: object, unnamed: Any, named: Any) -> Any:
+                return connect(*unnamed, **{**named, **self._secret()})
+
         # Kept: SQLAlchemy makes the path of a SQLite file absolute, by the folder of this moment.
         self.connect_args = engine.dialect.create_connect_args(engine.url)
         self.dialect.prepare(engine, self.bounds if given is None else None)
@@ -146,6 +164,36 @@ class Database:
     def _has_tables(self, version: str) -> bool:
         # The engine is made before the version of the tables can be read.
         return self.schema.has(version)
+
+    def tables(self, connection: Connection) -> Tables:
+        """How far the tables of this database are."""
+        return read_tables(connection, schema=self.dialect.schema)
+
+    def _check_options(self, engine: Engine) -> None:
+        if known := self.dialect.known_options():
+            _, given = engine.dialect.create_connect_args(engine.url)
+            if unknown := sorted(given.keys() - set(known)):
+                raise BadDatabase(
+                    f"database {self.name!r}: the driver {engine.dialect.driver} does not know the "
+                    f"option {unknown[0]!r}; leave it out"
+                )
+
+    def connect_arguments(self) -> dict[str, Any]:
+        """What the driver's own `connect` needs, by name; call it for each new connection.
+
+        It has the password, so it must not be stored or logged. Statements on such a connection
+        need `dialect.qualified`.
+        """
+        unnamed, named = self.engine.dialect.create_connect_args(self.dialect.clean(self.url))
+        options = self.dialect.engine_options(self.url, self.bounds)["connect_args"]
+        # Only the driver of SQLite takes a file, which it calls the database.
+        file = dict(zip(("database",), unnamed, strict=False))
+        return {**file, **named, **options, **self._secret()}
+
+    def _secret(self) -> dict[str, str]:
+        if self.password is None:
+            return {}
+        return {"password": ask_password(self.url, self.password)}
 
     @cached_property
     def reserved(self) -> Database:
@@ -347,6 +395,8 @@ class Database:
             tried = time.monotonic()
 
     def _advice(self, problem: Exception) -> str:
+        if "certificate" in str(problem).lower():
+            return "check ca=, and that the server's certificate is for the host in the URL"
         if self.dialect.is_read_only(problem):
             return "the server only allows reading; check that the URL leads to the primary"
         return "check that the database is up and the URL is right"

@@ -13,13 +13,13 @@ from windlass.database.column import server_of
 from windlass.database.database import TRIES, Database
 from windlass.database.dialect import PerDialect
 from windlass.database.dialect.base import Executor
+from windlass.database.dialect.qualify import quoted
 from windlass.database.version import (
     OLDEST,
     RELEASES,
     VERSION,
     VERSION_TABLE,
     Tables,
-    read_tables,
 )
 from windlass.errors import BadInput, SchemaMismatch
 
@@ -180,7 +180,11 @@ def plan(database: Database, *, history: History | None = None) -> list[PlannedS
 
     known, compiler = history or History(), _compiler(database)
     with ONE_AT_A_TIME:
-        return database.read(lambda connection: make_plan(connection, known, compiler))
+        return database.read(
+            lambda connection: make_plan(
+                connection, known, compiler, schema=database.dialect.schema
+            )
+        )
 
 
 def script(database: Database) -> str:
@@ -199,8 +203,17 @@ def script(database: Database) -> str:
             statements.append(log.made(migration.version))
     statements.append(log.first_known_from(history.known_from(history.newest)))
     begin, end = TRANSACTION.of(database.dialect)
-    lines = [begin, *(render(statement, compiler) for statement in statements), end]
+    lines = [begin, *_into(database), *(render(each, compiler) for each in statements), end]
     return "".join(f"{line};\n\n" for line in lines if line)
+
+
+def _into(database: Database) -> list[str]:
+    """The statements of a script that lead into the schema of the tables."""
+    schema = database.dialect.schema
+    if schema is None:
+        return []
+    home = quoted(schema)
+    return [f"CREATE SCHEMA IF NOT EXISTS {home}", f"SET search_path TO {home}"]
 
 
 def seen(executor: Executor) -> bool:
@@ -218,7 +231,7 @@ def version_of(name: str) -> str:
 
 
 def _look(database: Database, *, tries: int = TRIES) -> Tables:
-    return database.schema.learn(database.read(read_tables, tries=tries))
+    return database.schema.learn(database.read(database.tables, tries=tries))
 
 
 def _is_newest(tables: Tables) -> bool:

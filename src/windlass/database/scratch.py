@@ -12,14 +12,14 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import URL, create_engine, inspect, text
+from sqlalchemy import URL, Connection, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
 from windlass.database.database import Database, first_line
 from windlass.database.dialect import PerDialect
 from windlass.database.migrate import VERSION_TABLE, migrate
 from windlass.database.schema import metadata
-from windlass.database.url import normalise, show
+from windlass.database.url import show
 from windlass.errors import BadDatabase
 
 CASCADE = PerDialect(sqlite="", postgresql=" cascade", mysql="")
@@ -75,8 +75,8 @@ class ScratchServer(Lender):
     """Databases on a server, made here, then emptied and reused. Others are never touched."""
 
     def __init__(self, url: str | URL) -> None:
-        self._url = normalise(url)
-        self._engine = create_engine(self._url, isolation_level="AUTOCOMMIT")
+        self._server = Database(url)
+        self._url = self._server.url
         self._free: list[ScratchDatabase] = []
         self._made: list[ScratchDatabase] = []
 
@@ -92,15 +92,18 @@ class ScratchServer(Lender):
     def close(self) -> None:
         for loan in self._made:
             loan.close()
-            with suppress(SQLAlchemyError), self._engine.connect() as connection:
+            with suppress(SQLAlchemyError), self._committing() as connection:
                 forced = " with (force)" if self._url.get_backend_name() == "postgresql" else ""
                 connection.execute(text(f"drop database if exists {loan.name}{forced}"))
-        self._engine.dispose()
+        self._server.close()
+
+    def _committing(self) -> Connection:
+        return self._server.engine.connect().execution_options(isolation_level="AUTOCOMMIT")
 
     def _make(self) -> ScratchDatabase:
         name = f"windlass_test_{os.getpid()}_{secrets.token_hex(4)}"
         try:
-            with self._engine.connect() as connection:
+            with self._committing() as connection:
                 connection.execute(text(f"create database {name}"))
         except SQLAlchemyError as problem:
             raise BadDatabase(

@@ -1,6 +1,12 @@
-"""Database URLs: the driver that Windlass uses, and how a URL is shown without its password."""
+"""Database URLs: the driver that Windlass uses, and how a URL is shown without its password.
+
+A URL that names another driver of the same server, as SQLAlchemy has many, means the same database.
+It is accepted; the options that only that driver knows are translated or left out.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -15,6 +21,37 @@ DRIVERS = {
     "sqlite": "sqlite",
 }
 KNOWN_DRIVERS = ("psycopg", "pymysql", "pysqlite")
+
+# Other drivers, and the options that Windlass' own driver has under another name, or not at all.
+_MYSQL: Mapping[str, Mapping[str, str | None]] = {
+    "mysqldb": {"compress": None, "use_unicode": None},
+    "mysqlconnector": {
+        "connection_timeout": "connect_timeout",
+        "use_pure": None,
+        "use_unicode": None,
+        "buffered": None,
+    },
+    "aiomysql": {"echo": None},
+    "asyncmy": {"echo": None},
+    "cymysql": {},
+}
+OTHER_DRIVERS: Mapping[str, Mapping[str, Mapping[str, str | None]]] = {
+    "postgresql": {
+        "asyncpg": {
+            "ssl": "sslmode",
+            "timeout": "connect_timeout",
+            "prepared_statement_cache_size": None,
+            "statement_cache_size": None,
+        },
+        "psycopg_async": {},
+        "psycopg2": {},
+        "psycopg2cffi": {},
+        "pg8000": {},
+    },
+    "mysql": _MYSQL,
+    "mariadb": {**_MYSQL, "mariadbconnector": {}},
+    "sqlite": {"aiosqlite": {}},
+}
 
 # Text with one of these may have a password in it.
 SEPARATORS = frozenset(":@=")
@@ -36,7 +73,7 @@ def normalise(given: str | URL) -> URL:
             f"database {_show_malformed(given)} is not a URL; write it as sqlite:///shop.db, "
             "postgresql://user@host/name or mysql://user@host/name"
         ) from None
-    backend = url.drivername.split("+")[0]
+    backend, _, driver = url.drivername.partition("+")
     if "@" in (url.host or ""):
         raise BadDatabase(
             f"database '{backend}://...': there are two @ after the user's name; "
@@ -47,14 +84,29 @@ def normalise(given: str | URL) -> URL:
             f"database {show(url)!r}: {backend!r} is not supported; "
             "use sqlite, postgresql, mysql or mariadb"
         )
-    if "+" not in url.drivername:
+    if not driver:
         return url.set(drivername=DRIVERS[backend])
-    if url.drivername.split("+")[1] not in KNOWN_DRIVERS:
+    if driver in KNOWN_DRIVERS:
+        return url
+    family = DRIVERS[backend].partition("+")[0]
+    if driver not in OTHER_DRIVERS[family]:
         raise BadDatabase(
-            f"database {show(url)!r}: Windlass uses the drivers psycopg, PyMySQL and "
-            "sqlite3; leave the driver out of the URL"
+            f"database {show(url)!r}: Windlass uses the drivers psycopg, PyMySQL and sqlite3, and "
+            f"cannot tell what {driver!r} would do; leave the driver out of the URL: "
+            f"{backend}://..."
         )
-    return url
+    return _translated(url, OTHER_DRIVERS[family][driver]).set(drivername=DRIVERS[backend])
+
+
+def _translated(url: URL, names: Mapping[str, str | None]) -> URL:
+    """The URL with the options of Windlass' own driver."""
+    query = dict(url.query)
+    for name, new in names.items():
+        value = query.pop(name, None)
+        if new is not None and value is not None:
+            # asyncpg takes "true" for the mode "require".
+            query[new] = "require" if new == "sslmode" and value == "true" else value
+    return url.set(query=query)
 
 
 def _show_malformed(given: object) -> str:

@@ -83,14 +83,14 @@ class Tables:
         return None
 
 
-def read_tables(connection: Connection) -> Tables:
-    """How far the tables are that `connection` sees."""
+def read_tables(connection: Connection, *, schema: str | None = None) -> Tables:
+    """How far the tables are that `connection` sees, or those in `schema`."""
     inspector = inspect(connection)
     known_from, rows = None, []
-    if inspector.has_table(VERSION_TABLE):
+    if inspector.has_table(VERSION_TABLE, schema):
         found = connection.execute(text(f"select version_num from {VERSION_TABLE}")).scalar()
         known_from = None if found is None else str(found)
-    if has_log := inspector.has_table(LOG_TABLE):
+    if has_log := inspector.has_table(LOG_TABLE, schema):
         columns = migration.c.version, migration.c.ended_at
         rows = [tuple(row) for row in connection.execute(select(*columns))]
     return Tables(

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
 from windlass.clock import Clock, DatabaseClock
 from windlass.database import migrate
+from windlass.database.access import Password
 from windlass.database.bound import BoundOptions, make_bounds
 from windlass.database.connection import (
     URL,
@@ -100,17 +101,21 @@ class Ledger:
         self,
         database: str | URL | Engine | Database,
         *,
+        password: Password | None = None,
+        schema: str | None = None,
         clock: Clock | None = None,
         **bounds: Unpack[BoundOptions],
     ) -> None:
         if not isinstance(database, str | URL | Engine | Database):
             raise BadDatabase(f"{type(database).__name__} is neither a URL nor a SQLAlchemy Engine")
-        if bounds and isinstance(database, Engine | Database):
-            raise BadInput(f"{', '.join(bounds)}: an Engine has its own; give the URL instead")
-        made = make_bounds(**bounds)
-        self.database = (
-            database if isinstance(database, Database) else Database(database, bounds=made)
-        )
+        access = {"password": password, "schema": schema}
+        given = [*bounds, *(name for name, value in access.items() if value is not None)]
+        if given and isinstance(database, Engine | Database):
+            raise BadInput(f"{', '.join(given)}: an Engine has its own; give the URL instead")
+        if not isinstance(database, Database):
+            made = make_bounds(**bounds)
+            database = Database(database, bounds=made, password=password, schema=schema)
+        self.database = database
         self.clock = clock or DatabaseClock(self.database.measure, name=self.database.name)
         self._executor = RequestExecutor(self.database, self.clock)
         self._group = GroupCommit(self._executor.execute)

@@ -123,6 +123,18 @@ function Databases({ databases }: { databases: About["databases"] }) {
     },
     { label: t.about.server, render: (database) => `${database.dialect} ${database.server ?? ""}` },
     {
+      label: t.about.connection,
+      render: (database) =>
+        database.user === null ? (
+          "–"
+        ) : (
+          <span className="stack">
+            <span className="name">{database.user}</span>
+            <small>{database.tls ?? t.about.plain}</small>
+          </span>
+        ),
+    },
+    {
       label: t.about.schema,
       render: (database) =>
         database.schema_found === database.schema_needed ? (

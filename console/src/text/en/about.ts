@@ -20,6 +20,8 @@ export const about = {
   },
   schema: "Schema",
   server: "Server",
+  connection: "Connected as",
+  plain: "not encrypted",
   theme: "Theme",
   versions: "Versions",
   well: "No problems found in the declared kinds.",

@@ -22,6 +22,8 @@ export const about: Dictionary["about"] = {
   },
   schema: "表结构",
   server: "服务器",
+  connection: "连接用户",
+  plain: "未加密",
   theme: "主题",
   versions: "版本",
   well: "声明没有问题。",

@@ -80,7 +80,7 @@ class Ward:
         call = driver_call(self._database)
         if call is None:
             return None
-        renew = ring_store.renewal_text(call.mark)
+        renew = self._database.dialect.qualified(ring_store.renewal_text(call.mark))
         return {**asdict(call), "renew": renew, "beat": self._beat_seconds}
 
 

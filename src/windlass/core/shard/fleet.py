@@ -21,6 +21,7 @@ from windlass.core.shard.store import shard as store
 from windlass.core.task.enqueue import Guard, Vanished
 from windlass.core.task.store import task
 from windlass.database import migrate
+from windlass.database.access import Password
 from windlass.database.bound import Bounds
 from windlass.database.connection import Connection
 from windlass.database.database import TRIES, URL, Database
@@ -394,13 +395,15 @@ def make_fleet(
     max_payload: int,
     idle_milliseconds: int,
     bounds: Bounds,
+    password: Password | None = None,
+    schema: str | None = None,
 ) -> Fleet:
     """The shards at these URLs. All use `clock` if it is given; otherwise each has its own."""
     if len(databases) > MOST_SHARDS:
         raise BadDatabase(f"{len(databases)} databases are too many; give at most {MOST_SHARDS}")
     shards: list[Shard] = []
     for index, url in enumerate(databases, start=1):
-        database = Database(url, bounds=bounds)
+        database = Database(url, bounds=bounds, password=password, schema=schema)
         database.dialect.idle_milliseconds = idle_milliseconds
         if any(database.url == shard.database.url for shard in shards):
             raise BadDatabase(f"{database.name} is given twice; give each shard its own database")

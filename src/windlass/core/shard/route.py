@@ -19,7 +19,7 @@ from windlass.core.task.enqueue import Guard, Vanished
 from windlass.core.task.fate import Unanswered
 from windlass.core.task.kind import Kind
 from windlass.core.task.store import task
-from windlass.database.connection import is_alike, join
+from windlass.database.connection import is_alike, joined
 from windlass.database.database import first_line
 from windlass.errors import BadConnection, DatabaseUnavailable, DuplicateKey
 from windlass.value.shard import Roster
@@ -181,10 +181,10 @@ class Router:
     def shard_of(self, conn: object) -> Shard:
         """The shard whose database a connection is on."""
         alike = [shard for shard in self._fleet.shards if is_alike(conn, shard.database.dialect)]
-        if alike:
-            database = alike[0].database
-            executor = join(conn, database.engine, database.dialect)
-            ring = store.ring_of(executor, database.dialect)
+        # One question for all shards whose tables have the same place in their database.
+        for database in {shard.database.dialect.schema: shard.database for shard in alike}.values():
+            with joined(conn, database.engine, database.dialect) as executor:
+                ring = store.ring_of(executor, database.dialect)
             for shard in alike:
                 if shard.row is not None and shard.row.ring == ring:
                     return shard

@@ -28,11 +28,8 @@ class Listener(Loop):
         import psycopg
 
         database = self._database
-        # As the engine connects: libpq itself would use only the last of several hosts.
-        _, place = database.engine.dialect.create_connect_args(database.url)
-        options = database.dialect.engine_options(database.url, database.bounds)["connect_args"]
         renewals = database.renewals
-        with psycopg.connect(autocommit=True, **{**place, **options}) as connection:
+        with psycopg.connect(autocommit=True, **database.connect_arguments()) as connection:
             connection.execute(f"listen {CHANNEL}")
             self._heard()
             # After a failover, the server of this connection says nothing new.

@@ -20,7 +20,11 @@ T = TypeVar("T")
 def dialect_of(url: URL) -> Dialect:
     """The dialect for a normalised URL."""
     backend = url.drivername.split("+")[0]
-    return {"sqlite": SQLite, "postgresql": PostgreSQL}.get(backend, MySQL)()
+    dialect: Dialect = {"sqlite": SQLite, "postgresql": PostgreSQL}.get(backend, MySQL)()
+    schema = url.query.get("schema")
+    if isinstance(schema, str):
+        dialect.use_schema(schema)
+    return dialect
 
 
 class PerDialect(Generic[T]):

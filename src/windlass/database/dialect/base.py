@@ -30,6 +30,7 @@ from sqlalchemy.exc import DBAPIError
 
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
+from windlass.database.dialect.qualify import Qualify, qualifier
 from windlass.database.dialect.statement import columns_of
 from windlass.database.gone import Gone
 from windlass.database.schema import offer, task
@@ -90,6 +91,13 @@ class Count(msgspec.Struct, gc=False):
     milliseconds: int = 0
 
 
+class Login(NamedTuple):
+    """The user of a connection, and the version of its TLS; None without."""
+
+    user: str | None = None
+    tls: str | None = None
+
+
 class Executor(Protocol):
     """Runs statements: a SQLAlchemy connection, or an adapter for a driver's connection."""
 
@@ -122,6 +130,10 @@ class Dialect(ABC):
     fence_stops_heartbeat = False
     # A transaction without a statement for this long is ended and loses its locks.
     idle_milliseconds = 4_000
+
+    # The schema of the tables, where they have one of their own, and what names it in statements.
+    schema: str | None = None
+    qualify: Qualify | None = None
 
     # Held by each writing transaction, where only one can write.
     turn: AbstractContextManager[object] = nullcontext()
@@ -218,12 +230,28 @@ class Dialect(ABC):
 
     # Connections and errors
 
+    def use_schema(self, schema: str) -> None:
+        """Find all tables in this schema."""
+        self.schema, self.qualify = schema, qualifier(schema)
+
+    def qualified(self, statement: str) -> str:
+        """A statement for the driver itself, with the schema of the tables if they have one."""
+        return statement if self.qualify is None else self.qualify(statement)
+
     @abstractmethod
     def engine_options(self, url: URL, bounds: Bounds) -> dict[str, Any]: ...
 
     def clean(self, url: URL) -> URL:
         """The URL for the driver."""
         return url
+
+    def known_options(self) -> Collection[str]:
+        """What the driver can be told about a connection."""
+        return ()
+
+    def login(self, connection: Connection) -> Login:
+        """As whom `connection` is connected, and how it is encrypted."""
+        return Login()
 
     def is_private(self, url: URL) -> bool:
         """Whether only one connection can see the data."""
@@ -232,6 +260,10 @@ class Dialect(ABC):
     def hazards(self, url: URL) -> list[str]:
         """What can damage the database, and what to do about it."""
         return []
+
+    def connector(self, engine: Engine, bounds: Bounds) -> Callable[..., Any]:
+        """What opens a connection for `engine`."""
+        return engine.dialect.connect
 
     @abstractmethod
     def prepare(self, engine: Engine, bounds: Bounds | None) -> None:

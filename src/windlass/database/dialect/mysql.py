@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from inspect import signature
 from typing import Any
 
 import msgspec
 from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, insert, text
 from sqlalchemy.exc import DisconnectionError
 
+from windlass.database.access import pymysql_url, ssl_arguments
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
 from windlass.database.dialect.base import (
     Dialect,
     Executor,
     Lane,
+    Login,
     Most,
     document,
     original,
@@ -111,10 +114,11 @@ class MySQL(Dialect):
     )
     conflicts = (1213, 1205, 1020)
     locked = (1205,)
+    # A login that was refused is one too, as in PostgreSQL: the password may be changing.
     # fmt: off
     outages = (
-        1040, 1053, 1077, 1114, 1152, 1158, 1159, 1160, 1161, 1290, 1792, 1836, 1927, 1969, 2002,
-        2003, 2006, 2013, 2055, 3024, 4031,
+        1040, 1045, 1053, 1077, 1114, 1152, 1158, 1159, 1160, 1161, 1290, 1698, 1792, 1836, 1927,
+        1969, 2002, 2003, 2006, 2013, 2026, 2055, 3024, 3159, 4031,
     )
     # fmt: on
     read_only = (1290, 1792, 1836)
@@ -142,8 +146,22 @@ class MySQL(Dialect):
                 "connect_timeout": bounds.connect,
                 "read_timeout": bounds.socket,
                 "write_timeout": bounds.socket,
+                **ssl_arguments(url),
             },
         }
+
+    def clean(self, url: URL) -> URL:
+        return pymysql_url(url)
+
+    def known_options(self) -> Collection[str]:
+        from pymysql import Connection as Raw
+
+        return signature(Raw.__init__).parameters
+
+    def login(self, connection: Connection) -> Login:
+        user = connection.exec_driver_sql("select current_user()").scalar_one()
+        found = connection.exec_driver_sql("show session status like 'Ssl_version'").fetchall()
+        return Login(str(user), found[0][1] or None if found else None)
 
     def prepare(self, engine: Engine, bounds: Bounds | None) -> None:
         limit = None if bounds is None else bounds.statement

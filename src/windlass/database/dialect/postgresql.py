@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 import socket
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -16,6 +16,7 @@ import msgspec
 from sqlalchemy import URL, Connection, Engine, Table, TextClause, event, text
 from sqlalchemy.dialects.postgresql import insert
 
+from windlass.database.access import libpq_url
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
 from windlass.database.dialect.base import (
@@ -23,6 +24,7 @@ from windlass.database.dialect.base import (
     Dialect,
     Executor,
     Lane,
+    Login,
     Most,
     Stamp,
     document,
@@ -37,9 +39,11 @@ from windlass.database.dialect.psycopg import (
     copy_lines,
     driver_of,
     is_direct,
+    known_options,
     limit_statements,
     told,
 )
+from windlass.database.dialect.qualify import qualify_on
 from windlass.database.gone import traces_of
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
@@ -51,6 +55,8 @@ NOTIFY = text(f"select pg_notify('{CHANNEL}', :who)")
 # Marks short statements that run often: they are prepared, because planning would cost as much.
 OFTEN = "windlass_often"
 NEVER_BY_ITSELF = 1_000_000_000
+
+LOGIN = "select current_user, (select version from pg_stat_ssl where pid = pg_backend_pid())"
 
 LOCK_MILLISECONDS = "1000"
 ABORT_SECONDS = 1.0
@@ -218,7 +224,8 @@ class PostgreSQL(Dialect):
     # fmt: on
     read_only = ("25006",)
     duplicates = ("23505",)
-    missing = ("42P01",)
+    # No such table, or no such schema.
+    missing = ("42P01", "3F000")
 
     change_text, visit_text, remove_text = CHANGE, VISIT, REMOVE
     clock_text = "select cast(extract(epoch from clock_timestamp()) * 1000000 as bigint)"
@@ -252,15 +259,29 @@ class PostgreSQL(Dialect):
             },
         }
 
+    def clean(self, url: URL) -> URL:
+        return libpq_url(url)
+
+    def known_options(self) -> Collection[str]:
+        return known_options()
+
+    def login(self, connection: Connection) -> Login:
+        user, version = connection.exec_driver_sql(LOGIN).one()
+        raw = driver_of(connection)
+        # Behind a pooler, the server knows only the pooler's own connection.
+        is_encrypted = raw is not None and raw.pgconn.ssl_in_use
+        return Login(user, (version or "TLS") if is_encrypted else None)
+
+    def connector(self, engine: Engine, bounds: Bounds) -> Callable[..., Any]:
+        if bounds.socket is None:
+            return super().connector(engine, bounds)
+        return bounded(bounds.socket).connect
+
     def prepare(self, engine: Engine, bounds: Bounds | None) -> None:
         from psycopg import ClientCursor
         from psycopg.types.string import TextLoader
 
         limit = None if bounds is None else bounds.statement
-
-        if bounds is not None and bounds.socket is not None:
-            connect = bounded(bounds.socket).connect
-            event.listen(engine, "do_connect", lambda _d, _r, args, named: connect(*args, **named))
 
         @event.listens_for(engine, "connect")
         def on_connect(raw: Any, _record: object) -> None:
@@ -288,8 +309,11 @@ class PostgreSQL(Dialect):
             cursor.execute(";".join([bound.mogrify(statement, row) for row in rows]))
             return True
 
+        if self.qualify is not None:
+            qualify_on(engine, self.qualify)
         self._insert_alone = {
-            which: str(each.compile(dialect=engine.dialect)) for which, each in INSERT_ALONE.items()
+            which: self.qualified(str(each.compile(dialect=engine.dialect)))
+            for which, each in INSERT_ALONE.items()
         }
 
     @contextmanager
@@ -368,7 +392,7 @@ class PostgreSQL(Dialect):
             return raw.execute(query, _fields(row), prepare=True).fetchone() is not None
 
     def copy(self, executor: Executor, rows: Sequence[NewTask]) -> bool:
-        return copy_lines(executor, COPY, rows, _line)
+        return copy_lines(executor, self.qualified(COPY), rows, _line)
 
     def ensure_all(
         self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from inspect import signature
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy import Connection
@@ -32,6 +33,14 @@ def driver_of(executor: Executor) -> Any:
         return None
     raw = executor.connection.driver_connection
     return raw if isinstance(raw, psycopg.Connection) else None
+
+
+def known_options() -> set[str]:
+    """What libpq can be told about a connection, and psycopg itself."""
+    import psycopg
+
+    libpq = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
+    return libpq | {*signature(psycopg.Connection.connect).parameters}
 
 
 def is_direct(raw: Any) -> bool:

@@ -42,7 +42,15 @@ select 'column', table_name, column_name
 from information_schema.columns where table_schema = database()
 """
 
-ITEMS = PerDialect(sqlite=SQLITE, postgresql=POSTGRESQL.replace("::", r"\:\:"), mysql=MYSQL)
+ITEMS = PerDialect(
+    sqlite=SQLITE,
+    # In the schema of the tables, if they have one of their own.
+    postgresql=POSTGRESQL.replace(
+        "current_schema()::regnamespace",
+        "(select oid from pg_namespace where nspname = coalesce(:schema, current_schema()))",
+    ),
+    mysql=MYSQL,
+)
 
 # Estimates of the number of rows; SQLite has none, so at most a million are counted.
 ROWS = PerDialect(
@@ -62,9 +70,11 @@ ROWS = PerDialect(
 class Catalog:
     """What a database has, as it was when this was made."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, *, schema: str | None = None) -> None:
         self._connection = connection
-        rows = connection.execute(text(ITEMS.on(connection))).fetchall()
+        query = text(ITEMS.on(connection))
+        asked = dict.fromkeys(query.compile().params, schema)
+        rows = connection.execute(query, asked).fetchall()
         self._items = {(str(what), str(table), str(name)) for what, table, name in rows}
 
     def is_done(self, step: TableStep) -> bool:

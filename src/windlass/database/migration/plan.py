@@ -43,11 +43,16 @@ class PlannedStep:
 
 
 def make_plan(
-    connection: Connection, history: History, compiler: Compiler, *, until: str | None = None
+    connection: Connection,
+    history: History,
+    compiler: Compiler,
+    *,
+    until: str | None = None,
+    schema: str | None = None,
 ) -> list[PlannedStep]:
     """The steps that `migrate` would do now."""
-    tables = read_tables(connection)
-    catalog = Catalog(connection)
+    tables = read_tables(connection, schema=schema)
+    catalog = Catalog(connection, schema=schema)
     return [
         _planned(connection, catalog, migration.version, step, compiler)
         for migration in history.after(tables.version, until=until or history.newest)

@@ -19,17 +19,18 @@ from itertools import groupby
 from typing import TypeVar
 
 from sqlalchemy import Connection, Index, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import DBAPIError, ProgrammingError
 from sqlalchemy.schema import CreateTable, DropIndex
 
 from windlass.database.column import server_of
 from windlass.database.database import Database
+from windlass.database.dialect.qualify import quoted
 from windlass.database.migration.catalog import Catalog
 from windlass.database.migration.history import ONE_AT_A_TIME, History, Migration
 from windlass.database.migration.log import TABLES, Log, Statement
 from windlass.database.migration.step import TableStep, Verb, beside, steps_of, undo
-from windlass.database.version import Tables, read_tables
-from windlass.errors import DatabaseUnavailable, SchemaMismatch
+from windlass.database.version import Tables
+from windlass.errors import BadDatabase, DatabaseUnavailable, SchemaMismatch
 
 T = TypeVar("T")
 
@@ -221,8 +222,9 @@ class _Run:
         self._log = Log(server_of(self._compiler))
 
     def bring_to(self, target: str) -> Tables:
+        self._create_schema()
         self._keep_log()
-        tables = self._hands.look(read_tables)
+        tables = self._hands.look(self._hands.database.tables)
         for migration in self._history.after(tables.version, until=target):
             if self._only_additions and migration.known_from is not None:
                 break
@@ -230,18 +232,38 @@ class _Run:
         newest = max(tables.ended + tables.begun, default=target)
         for migration in reversed(self._history.after(target, until=newest)):
             self._down(migration)
-        return self._hands.look(read_tables)
+        return self._hands.look(self._hands.database.tables)
+
+    def _catalog(self, connection: Connection) -> Catalog:
+        return Catalog(connection, schema=self._hands.database.dialect.schema)
+
+    def _create_schema(self) -> None:
+        """Create the schema of the tables, if they have one of their own."""
+        database = self._hands.database
+        schema = database.dialect.schema
+        if schema is None:
+            return
+        found = text("select 1 from pg_namespace where nspname = :schema").bindparams(schema=schema)
+        if self._hands.look(lambda connection: connection.scalar(found)) is not None:
+            return
+        try:
+            self._hands.together([text(f"create schema {quoted(schema)}")])
+        except ProgrammingError as problem:
+            raise BadDatabase(
+                f"{database.name}: this user may not create the schema {schema!r}; have an "
+                f"administrator run: create schema {quoted(schema)} authorization <user>"
+            ) from problem
 
     def _keep_log(self) -> None:
         """Create the two tables that tell how far the tables are."""
-        tables = self._hands.look(read_tables)
+        tables = self._hands.look(self._hands.database.tables)
         known = tables.known_from
         if known is not None and known not in {each.version for each in self._history.migrations}:
             raise SchemaMismatch(
                 f"{self._hands.database.name} has tables of version {known}, which this Windlass "
                 "does not know"
             )
-        catalog = self._hands.look(Catalog)
+        catalog = self._hands.look(self._catalog)
         missing = [table for table in TABLES if not catalog.has_table(table.name)]
         self._hands.together([CreateTable(table) for table in missing])
         if known is not None and known not in tables.ended:
@@ -251,7 +273,7 @@ class _Run:
 
     def _up(self, migration: Migration) -> None:
         begun: list[Statement] = []
-        if migration.version not in self._hands.look(read_tables).begun:
+        if migration.version not in self._hands.look(self._hands.database.tables).begun:
             begun.append(self._log.began(migration.version))
         if migration.known_from is not None:
             # First, so that older code stops before what it needs is gone.
@@ -260,7 +282,7 @@ class _Run:
         self._hands.together(begun)
         self._do(steps_of(migration, self._compiler))
         ended = [self._log.ended(migration.version)]
-        if self._hands.look(read_tables).known_from is None:
+        if self._hands.look(self._hands.database.tables).known_from is None:
             ended.append(self._log.first_known_from(migration.version))
         self._hands.together(ended)
 
@@ -278,7 +300,7 @@ class _Run:
         """Do what was not done yet; steps on new tables are done together."""
 
         def find(connection: Connection) -> tuple[list[TableStep], set[str]]:
-            catalog = Catalog(connection)
+            catalog = self._catalog(connection)
             left = [step for step in steps if not catalog.is_done(step)]
             return left, {step.name for step in left if catalog.is_invalid(step)}
 

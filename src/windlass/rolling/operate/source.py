@@ -166,7 +166,9 @@ def _codes(database: Database, kind: str) -> Iterator[str]:
 
 def table_of(database: Database, url: str | None, name: str, *, key: str) -> Table:
     """A table in the database at `url`; without a URL, in ours."""
-    return Table(database.url if url is None else url, name, key=key)
+    if url is None:
+        return Table(database.url, name, key=key, password=database.password)
+    return Table(url, name, key=key)
 
 
 def install(database: Database, source: MirrorSource, *, kind: str, priority: int) -> None:

@@ -55,7 +55,7 @@ def add(connection: Connection, dialect: Dialect, new: NewItems, *, again: bool,
     revived = _revive(connection, dialect, new)
     before = _written(connection, new) if again else 0
     if fast and not revived:
-        _copy(connection, new)
+        _copy(connection, dialect, new)
         added = len(new.rows)
     else:
         added = INSERTS.of(dialect)(connection, new)
@@ -343,12 +343,12 @@ COPY = """
 """
 
 
-def _copy(connection: Connection, new: NewItems) -> None:
+def _copy(connection: Connection, dialect: Dialect, new: NewItems) -> None:
     kind = escaped(new.kind)
     end = f"\t0\t{new.priority}\t{PAYLOAD}\t{new.created_at}\n"
 
     def line(row: NewItem) -> str:
         return f"{row.id}\t{kind}\t{escaped(row.code)}\t{row.bucket}\t{row.due_at}{end}"
 
-    is_copied = copy_lines(connection, COPY, new.rows, line)
+    is_copied = copy_lines(connection, dialect.qualified(COPY), new.rows, line)
     assert is_copied

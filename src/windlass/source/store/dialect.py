@@ -8,11 +8,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from sqlalchemy import URL, ColumnElement, Engine, Enum, LargeBinary, cast, collate, create_engine
+from sqlalchemy import (
+    URL,
+    ColumnElement,
+    Engine,
+    Enum,
+    LargeBinary,
+    cast,
+    collate,
+    create_engine,
+    event,
+)
 from sqlalchemy.dialects.mysql import SET
 from sqlalchemy.exc import NoSuchModuleError
 from sqlalchemy.types import TypeEngine
 
+from windlass.database.access import Password, ask_password
 from windlass.database.bound import Bounds
 from windlass.database.dialect import PerDialect, dialect_of
 from windlass.database.dialect.sqlite import BUSY_SECONDS
@@ -35,14 +46,22 @@ class SourceDialect(ABC):
     def in_byte_order(self, text: ColumnElement[str]) -> ColumnElement[Any]:
         """`text` so that it is compared byte by byte, whatever the collation of its column."""
 
-    def engine(self, url: URL, name: str) -> Engine:
+    def engine(self, url: URL, name: str, password: Password | None = None) -> Engine:
         """An engine that reads."""
         try:
-            return create_engine(url, **self._options(url))
+            engine = create_engine(dialect_of(url).clean(url), **self._options(url))
         except (ImportError, NoSuchModuleError) as problem:
             raise BadDatabase(
                 f"{name} needs a driver that is not installed; run: pip install 'windlass[all]'"
             ) from problem
+        if password is not None:
+
+            @event.listens_for(engine, "do_connect")
+            def on_connect(dialect: Any, _record: object, unnamed: Any, named: Any) -> Any:
+                secret = ask_password(url, password)
+                return dialect.connect(*unnamed, **{**named, "password": secret})
+
+        return engine
 
     def _options(self, url: URL) -> dict[str, Any]:
         own = {"pool_size": 2, "pool_pre_ping": True, "hide_parameters": True}
@@ -76,7 +95,7 @@ class _Sqlite(SourceDialect):
     def in_byte_order(self, text: ColumnElement[str]) -> ColumnElement[Any]:
         return collate(text, "binary")
 
-    def engine(self, url: URL, name: str) -> Engine:
+    def engine(self, url: URL, name: str, password: Password | None = None) -> Engine:
         options = self._options(url)
         return create_engine("sqlite://", creator=lambda: _open_file(url, name), **options)
 

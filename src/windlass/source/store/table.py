@@ -26,6 +26,7 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.types import NullType
 
+from windlass.database.access import Password, check_password, reach
 from windlass.database.database import normalise
 from windlass.database.dialect import dialect_of
 from windlass.database.dialect.base import original
@@ -49,8 +50,8 @@ class Table:
     To be mirrored, it needs one key column of text or whole numbers; the key of a number is its
     decimal text. To be swept, it may have any sortable column as key, or several:
     `key=("shop", "number")`. Handlers get all columns of a row, or those in `columns`; `where`, a
-    condition in SQL, leaves rows out. Creating a `Table` reads nothing. It only reads, and threads
-    may share it.
+    condition in SQL, leaves rows out. `password` is called as that of an App. Creating a `Table`
+    reads nothing. It only reads, and threads may share it.
     """
 
     def __init__(
@@ -61,9 +62,12 @@ class Table:
         key: str | Sequence[str],
         columns: Sequence[str] | None = None,
         where: str | None = None,
+        password: Password | None = None,
     ) -> None:
         self._own_engine = url if isinstance(url, Engine) else None
-        self.url = normalise(url.url if isinstance(url, Engine) else url)
+        # The environment is about the database of Windlass, not about this one.
+        self.url = normalise(url.url) if isinstance(url, Engine) else reach(url, environment={})
+        self._password = check_password(self.url, password)
         self.schema, self.table = _names(table)
         self.key_columns = _key_columns(table, key)
         self.key = ", ".join(self.key_columns)
@@ -275,7 +279,7 @@ class Table:
     def _open_engine(self) -> Engine:
         with self._lock:
             if self._engine is None:
-                self._engine = self._reading.engine(self.url, self.name)
+                self._engine = self._reading.engine(self.url, self.name, self._password)
             return self._engine
 
     def _shape(self, connection: Connection) -> Shape:

@@ -30,6 +30,7 @@ from windlass.cli.output import (
 
 if TYPE_CHECKING:
     from windlass.watch.model import AppStatus, AuditEntry, KindStatus
+    from windlass.watch.operate.check import DatabaseHealth
     from windlass.watch.operate.tables import Plan, WayBack
 
 WHY_STYLE = {
@@ -153,6 +154,8 @@ def check(app: AppOption = None, as_json: JsonOption = False) -> None:
     if as_json:
         print_json(findings)
     else:
+        for database in operate.health(loaded.fleet):
+            _print_link(database)
         for finding in findings:
             style = "bold red" if finding.level == "error" else "yellow"
             line = Text(f"{finding.level:8}", style=style) + Text(
@@ -223,6 +226,14 @@ def watch(app: AppArgument, as_json: JsonOption = False) -> None:
     watcher.stop()
     watcher.join(timeout=30.0)
     loaded.close()
+
+
+def _print_link(database: DatabaseHealth) -> None:
+    """As whom a server is connected, and whether the connection is encrypted."""
+    if database.user is not None:
+        how = "not encrypted" if database.tls is None else f"encrypted by {database.tls}"
+        line = Text(f"  {database.dialect} {database.server}, as {visible(database.user)}, {how}")
+        console.print(Text(database.name, style="bold") + line)
 
 
 def _print_kinds(found: AppStatus) -> None:

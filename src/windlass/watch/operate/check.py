@@ -36,6 +36,7 @@ class Finding:
 class DatabaseHealth:
     """A database; `server` is its version, `schema_found` that of its tables.
 
+    It is connected as `user`, and encrypted by the version of `tls`; a file has neither.
     `now` is its clock; None if it does not answer.
     """
 
@@ -44,6 +45,8 @@ class DatabaseHealth:
     server: str | None = None
     schema_found: str | None = None
     schema_needed: str = migrate.VERSION
+    user: str | None = None
+    tls: str | None = None
     milliseconds: float | None = None
     now: Moment | None = None
     problem: str | None = None
@@ -189,6 +192,7 @@ def _health(shard: Shard) -> DatabaseHealth:
         now = database.measure(tries=1)
         milliseconds = (time.monotonic() - began) * 1_000
         found = migrate.current(database, tries=1)
+        login = database.read(database.dialect.login, tries=1)
     except (*OUTAGES, WindlassError) as problem:
         return DatabaseHealth(database.name, database.dialect.name, problem=first_line(problem))
     return DatabaseHealth(
@@ -196,6 +200,8 @@ def _health(shard: Shard) -> DatabaseHealth:
         dialect=database.dialect.name,
         server=_server(database),
         schema_found=found,
+        user=login.user,
+        tls=login.tls,
         milliseconds=milliseconds,
         now=now,
         problem=_mismatch(database, found),

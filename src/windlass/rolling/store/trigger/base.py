@@ -131,8 +131,10 @@ def _database(url: URL) -> str | None:
     return url.database or url.username
 
 
-def _server(url: URL) -> tuple[str, int]:
+def _server(url: URL) -> tuple[str, int, object]:
     socket = url.query.get("unix_socket")
     host = str(socket or url.host or url.query.get("host") or "")
     port = url.port or int(str(url.query.get("port") or PORTS[_backend(url)]))
-    return ("" if host in LOCAL else host), port
+    # A file that says where the server is.
+    named = url.query.get("service") or url.query.get("read_default_file")
+    return ("" if host in LOCAL else host), port, named

@@ -1,0 +1,1 @@
+"""How databases are reached: TLS, sockets, services, passwords, schemas, drivers."""
