@@ -38,9 +38,18 @@ def test_it_leads_to_the_same_database_and_commits_by_itself(database_url):
             {"host": "a,b", "port": "1,2", "password": "p@ss", "sslmode": "verify-full"},
         ),
         (
-            "mysql://me:p@h:33/shop?ssl_ca=/ca&unix_socket=/s",
+            "mysql://me:p@h:33/shop?ssl_ca=/ca",
             "pymysql",
-            {"host": "h", "port": 33, "ssl": {"ca": "/ca"}, "unix_socket": "/s"},
+            {
+                "host": "h",
+                "port": 33,
+                "ssl": {"ca": "/ca", "check_hostname": True, "verify_mode": True},
+            },
+        ),
+        (
+            "mysql://me:p@h:33/shop?unix_socket=/s",
+            "pymysql",
+            {"unix_socket": "/s", "ssl_disabled": True},
         ),
     ],
 )
@@ -50,7 +59,7 @@ def test_hosts_sockets_tls_and_time_outs_are_those_of_the_url(url, module, expec
     call = driver_call(database)
 
     assert call.module == module
-    assert expected.items() <= call.named.items()
+    assert {name: call.named[name] for name in expected} == expected
     assert call.named["autocommit"] is True
     assert call.named["connect_timeout"] == 2
     assert "context" not in call.named
@@ -66,3 +75,9 @@ def test_a_file_is_that_of_the_folder_in_which_it_was_opened(tmp_path, monkeypat
 
 def test_a_database_in_memory_is_for_its_own_process():
     assert driver_call(Database("sqlite://")) is None
+
+
+def test_a_password_that_only_this_process_can_ask_for_is_not_handed_over():
+    database = Database("postgresql://me@h/shop", password=lambda _url: "secret")
+
+    assert driver_call(database) is None
