@@ -194,10 +194,9 @@ def test_poison_raises_an_alert_that_a_person_can_read(app):
 
 
 async def test_alerts_have_an_async_twin_and_a_limit(app):
-    @app.task(max_lost=1)
-    def poison() -> None: ...
-
-    await poison.aenqueue_many([{}] * 3)
+    for name in ("arsenic", "belladonna", "cyanide"):
+        poison = app.task(max_lost=1, name=name)(lambda: None)
+        await poison.aenqueue()
     doomed = Doomed(app)
     doomed.take(limit=3)
     doomed.die()
@@ -320,7 +319,8 @@ def test_many_poison_rows_fail_together(app):
     app.drain()
 
     assert {ref.status() for ref in refs} == {Status.FAILED}
-    assert len(app.alerts(limit=200)) == 100
+    (alert,) = app.alerts(limit=200)
+    assert (alert.what, alert.kind, alert.times) == ("poison", "fragile", 100)
     assert {(row["attempt"], row["lost"]) for row in tasks(app)} == {(1, 1)}
 
 

@@ -145,7 +145,9 @@ def submit_and_be_told(yard: Yard) -> object:
 def prune(yard: Yard) -> object:
     now = yard.app.clock.now() * 2
     return yard.app.database.write(
-        lambda connection: flow.prune(connection, now=now, limit=100, pruned=FACES.pruned)
+        lambda connection: flow.prune(
+            connection, yard.app.database.dialect, now=now, limit=100, pruned=FACES.pruned
+        )
     )
 
 

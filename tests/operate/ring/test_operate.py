@@ -248,7 +248,9 @@ def test_offers_that_wait_are_counted(app, task):
 
 def test_it_tells_by_what_members_know_each_other(app, clock, task):
     app.prepare()
-    app.database.write(lambda connection: ring_store.agree(connection, "etcd", now=clock.now()))
+    app.database.write(
+        lambda connection: ring_store.agree(connection, "etcd", now=clock.now(), silent={})
+    )
 
     assert look(app).known_by == "etcd"
 
