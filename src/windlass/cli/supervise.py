@@ -203,7 +203,7 @@ def reap_orphans(own: Collection[int]) -> None:
     with suppress(ChildProcessError):
         while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if ended.si_pid in own:
-                # Whoever started it waits for it.
+                # The code that started it waits for it.
                 return
             os.waitpid(ended.si_pid, 0)
 

@@ -117,7 +117,7 @@ def prepare(database: Database, *, tries: int = TRIES) -> None:
     """
     if database.dialect.migrates_itself:
         tables = _look(database)
-        # The caller itself may be in a transaction that would keep the upgrade waiting for ever.
+        # The caller itself may be in a transaction that would block the upgrade.
         if tables.problem() is not None or _is_newest(tables) or _can_write(database):
             migrate(database, only_additions=True)
     check(database, tries=tries)

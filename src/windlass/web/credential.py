@@ -50,7 +50,7 @@ FORGET_SECONDS = 600.0
 MOST_TALLIES = 10_000
 
 
-# What let somebody in.
+# What a client was let in by.
 Means = Literal["secret", "link", "token", "proxy"]
 
 

@@ -36,7 +36,7 @@ class Console:
     ledgers: Ledgers
 
     def still_knows(self, actor: Actor) -> bool:
-        """Whether what let somebody in still does; for answers that last."""
+        """Whether the credential of the request is still valid; for answers that last."""
         session = actor.session
         is_over = session is not None and session.expires_at < time.time()
         return not is_over and (actor.token is None or self.tokens.active(actor.token) is not None)

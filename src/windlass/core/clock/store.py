@@ -35,7 +35,7 @@ def record(connection: Connection, step: ClockStep, *, alert: int) -> bool:
     After a step back, rows that a dead worker left are due at once, and external tasks are polled
     as soon as they would have been.
     """
-    # Whoever comes second waits here, and finds what the first one has written.
+    # A second worker waits here, and finds what the first one has written.
     connection.execute(select(shard.c.id).with_for_update()).all()
     newest = select(clock_step).order_by(clock_step.c.id.desc()).limit(1)
     last = connection.execute(newest).first()

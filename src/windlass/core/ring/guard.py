@@ -35,7 +35,7 @@ END_SECONDS = 1.0
 FIRST_PAUSE = 1.0
 LONGEST_PAUSE = 60.0
 STEADY_SECONDS = 10.0
-# A helper that did nothing for so long, as so many heartbeats have seen, hangs.
+# A helper that was silent for this long, and for this many heartbeats, hangs.
 SILENT_SECONDS = 10.0
 SILENT_BEATS = 10
 MOST_TOLD = 65_536

@@ -243,7 +243,7 @@ class Mover:
 
         def leave(connection: Connection) -> Journal:
             gone = store.release(connection, going, faces=self._faces)
-            # Whoever wrote them may not know it yet, and try again here.
+            # Their writer may not know yet that they were written, and may try again here.
             traces.remember(connection, source.dialect, gone, now=self._source.clock.now())
             store.unmark(connection, list(ids.keys() - gone))
             left = {number: new for number, new in ids.items() if number in gone}

@@ -72,7 +72,7 @@ def server_named(told: str) -> Server:
     if "mariadb" in told.lower():
         name, title, needs = "mariadb", "MariaDB", MARIADB_NEEDS
     found = VERSION.match(told)
-    # A server without a number in its version is a build of somebody's own.
+    # A server without a number in its version is a private build.
     version = tuple(int(part or 0) for part in found.groups()) if found else needs
     if version < needs:
         raise BadDatabase(

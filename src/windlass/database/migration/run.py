@@ -194,7 +194,7 @@ def _wait_for_turn(database: Database, guard: Connection) -> None:
     """Take a lock that ends with the guard's transaction: a pooler may be in between.
 
     It asks again and again. A statement that waits would have a snapshot, and a concurrent build
-    of an index would wait for it for ever.
+    of an index would never end.
     """
     deadline = time.monotonic() + TURN_SECONDS
     guard.execute(text("set local idle_in_transaction_session_timeout = 0"))

@@ -96,7 +96,7 @@ class TokenRow:
 
 
 def make(name: str, role: Role, *, who: str, now: int, length: int | None) -> tuple[str, TokenRow]:
-    """A new token that is good for `length` microseconds or for ever, and its row."""
+    """A new token that expires after `length` microseconds, or never, and its row."""
     check_name(name)
     prefix, salt = secrets.token_hex(6), secrets.token_hex(16)
     token = f"{BEGIN}{prefix}_{secrets.token_urlsafe(32)}"

@@ -41,7 +41,7 @@ TABLES = "0002"
 
 
 class ShownToken(NamedTuple):
-    """A token that somebody has shown, and how it stands."""
+    """A token that a client presented, and its state."""
 
     row: TokenRow
     state: str
