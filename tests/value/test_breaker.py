@@ -374,3 +374,10 @@ def test_after_a_step_back_nobody_waits_longer_than_the_pause(breaker, back):
 def test_after_a_small_step_back_the_pause_is_kept():
     assert opened().take_probe(8, NOW + 30 * SECOND) is None
     assert opened().take_probe(8, NOW) is None
+
+
+def test_a_worker_that_read_the_time_a_moment_earlier_does_not_probe_too():
+    taken = probing(7, at=NOW + MINUTE)
+
+    assert taken.take_probe(8, NOW + MINUTE - 1) is None
+    assert taken.take_probe(8, NOW + MINUTE - SECOND) is None

@@ -30,6 +30,8 @@ from windlass.value.status import NamedCode
 MOST_ERRORS = 1_000_000
 USUAL_GROWTH = 32
 SHORTEST_PROBE = UNITS["m"]
+# Workers read the time at slightly different moments. A step back that is smaller is waited out.
+SKEW = 5 * UNITS["s"]
 USUAL_LONGEST = UNITS["h"]
 
 _BREAKER = re.compile(r"([0-9]{1,18}) ?in a row ?, ?([^,]+?) ?(?:, ?up to ([^,]+))?", re.IGNORECASE)
@@ -124,8 +126,8 @@ class Breaker:
         assert self.probe_at is not None
         assert self.pause is not None
         longest = max(self.pause, SHORTEST_PROBE)
-        # Nobody waits for longer than that, unless the clock stepped back since: then it is due.
-        if now < self.probe_at <= now + longest:
+        # It is never later than that, unless the clock stepped back since: then it is due.
+        if now < self.probe_at <= now + longest + SKEW:
             return None
         # The prober may die, so it has the probe for a limited time.
         until = now + longest
