@@ -7,7 +7,7 @@ without a worker: they are looked for again and again, and are gone when they ar
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -23,7 +23,7 @@ from windlass.core.limit.store import Switch
 from windlass.core.limit.switch import held_back
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.store import WorkerView
-from windlass.core.task.kind import Kind
+from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
 from windlass.sweep.model import is_sweep
 from windlass.sweep.store import range as ranges
@@ -35,7 +35,6 @@ from windlass.watch.store.watch import MinuteTally
 
 HOUR = 60 * MINUTE
 DAY = 24 * HOUR
-LATE_AFTER = 10 * MINUTE
 # A worker that starts, or takes over, needs a moment.
 UNSERVED_AFTER = 30 * SECOND
 DEATHS_AN_HOUR = 3.0
@@ -242,15 +241,23 @@ def _unserved_sweep(look: Look, name: str) -> Iterator[Trouble]:
     yield Trouble("no worker", name, text)
 
 
-def _unknown(look: Look) -> Iterator[Trouble]:
-    registry = look.site.registry
-    served = {kind for each in look.workers if each.left_at is None for kind in each.declared}
+def undeclared(
+    unended: Collection[str], registry: Registry, workers: Iterable[WorkerView]
+) -> list[str]:
+    """The kinds in `unended` that neither this app nor a worker that is there declares."""
+    served = {kind for each in workers if each.left_at is None for kind in each.declared}
     known = {*registry.kinds, *registry.own, *registry.templates, *served}
-    for kind in sorted(cron.kinds_unended(look.connection) - known):
-        if not kind.startswith("windlass:"):
-            text = f"rows of kind {kind!r} wait, but no app declares it"
-            see = f"windlass task list --kind {kind}"
-            yield Trouble("unknown kind", kind, f"{text}; see: {see}")
+    return sorted(
+        kind for kind in unended if kind not in known and not kind.startswith("windlass:")
+    )
+
+
+def _unknown(look: Look) -> Iterator[Trouble]:
+    unended = cron.kinds_unended(look.connection)
+    for kind in undeclared(unended, look.site.registry, look.workers):
+        text = f"rows of kind {kind!r} wait, but no app declares it"
+        see = f"windlass task list --kind {kind}"
+        yield Trouble("unknown kind", kind, f"{text}; see: {see}")
 
 
 def _runs(look: Look) -> Iterator[Trouble]:

@@ -19,6 +19,7 @@ from windlass.database.database import Database, first_line
 from windlass.errors import BadArgument, WindlassError
 from windlass.sweep.model import is_sweep, terms_of
 from windlass.view.field import Moment
+from windlass.watch.engine.rule import undeclared
 
 ROWS_CHECKED = 1_000
 
@@ -75,8 +76,6 @@ def _shard(shard: Shard, registry: Registry) -> list[Finding]:
 
 def _rows(connection: Connection, registry: Registry) -> list[Finding]:
     """Rows that no worker can run: their kind is gone, or does not take their arguments."""
-    served = {kind for worker in ring_store.workers(connection) for kind in worker.declared}
-    known = {*registry.kinds, *registry.own, *registry.templates, *served}
     unended = cron.kinds_unended(connection)
     gone = [
         Finding(
@@ -85,8 +84,7 @@ def _rows(connection: Connection, registry: Registry) -> list[Finding]:
             "has rows, but is not declared here, nor by a worker; they wait until it is declared "
             f"again. See them: windlass task list --kind {kind}",
         )
-        for kind in sorted(unended - known)
-        if not kind.startswith("windlass:")
+        for kind in undeclared(unended, registry, ring_store.workers(connection))
     ]
     kinds = [registry.kinds[name] for name in sorted(unended & registry.kinds.keys())]
     # A cron and a rolling kind have rows without arguments.
