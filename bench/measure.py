@@ -21,7 +21,7 @@ from bench.system import System
 from tests.server import ServerMissing
 
 ONE_BY_ONE = 5000
-COUNTS_DEADLOCKS = ("postgresql", "mariadb")
+COUNTS_DEADLOCKS = ("postgresql", "mariadb", "mysql")
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ or, while Windlass was not measured, to that of the raw loop that deletes."""
 STORE_TITLES = {
     "postgresql": "PostgreSQL",
     "mariadb": "MariaDB",
+    "mysql": "MySQL",
     "sqlite": "SQLite",
     "redis": "Redis",
 }
@@ -99,6 +100,7 @@ def save(
         "server_settings": {
             "postgresql": [*server.POSTGRESQL_SETTINGS, "fsync=on", "synchronous_commit=on"],
             "mariadb": [*server.MARIADB_SETTINGS, "--innodb-flush-log-at-trx-commit=1"],
+            "mysql": [*server.MYSQL_SETTINGS, "--innodb-flush-log-at-trx-commit=1"],
             "redis": list(server.REDIS_SETTINGS),
         },
         "options": options,

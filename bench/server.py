@@ -1,4 +1,4 @@
-"""The stores of a run: durable PostgreSQL, MariaDB and SQLite, and Redis without a disk.
+"""The stores of a run: durable PostgreSQL, MariaDB, MySQL and SQLite, and Redis without a disk.
 
 And etcd and ZooKeeper, which tell workers who is alive.
 """
@@ -16,11 +16,12 @@ from typing import Protocol
 
 import psycopg
 
-from tests.server import Etcd, MariaDB, PostgreSQL, Server, ZooKeeper
+from tests.server import Etcd, MariaDB, MySQL, PostgreSQL, Server, ZooKeeper
 from tests.server.process import find_program, require_account
 
 POSTGRESQL_SETTINGS = ("shared_buffers=256MB", "max_wal_size=4GB")
 MARIADB_SETTINGS = ("--innodb-buffer-pool-size=512M", "--innodb-log-file-size=512M")
+MYSQL_SETTINGS = ("--innodb-buffer-pool-size=512M", "--innodb-redo-log-capacity=1G")
 REDIS_SETTINGS = ("--save", "", "--appendonly", "no")
 
 
@@ -69,6 +70,22 @@ class BenchMariaDB(MariaDB):
             cursor.execute("select version()")
             (version,) = cursor.fetchone()
         return f"MariaDB {version.partition('-')[0]}"
+
+
+class BenchMySQL(MySQL):
+    """The log is flushed to disk at every commit."""
+
+    def command(self) -> list[str]:
+        return [*super().command(), *MYSQL_SETTINGS]
+
+    def settle(self, name: str) -> None:
+        """Nothing: InnoDB keeps its statistics by itself."""
+
+    def version(self) -> str:
+        with self.cursor() as cursor:
+            cursor.execute("select version()")
+            (version,) = cursor.fetchone()
+        return f"MySQL {version.partition('-')[0]}"
 
 
 class Redis(Server):
@@ -162,6 +179,7 @@ class BenchZooKeeper(ZooKeeper):
 STORES: dict[str, Callable[[], Store]] = {
     "postgresql": BenchPostgreSQL,
     "mariadb": BenchMariaDB,
+    "mysql": BenchMySQL,
     "sqlite": SQLite,
     "redis": Redis,
 }

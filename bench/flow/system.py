@@ -62,6 +62,8 @@ FLOW_SYSTEMS = (
     _own("postgresql", "PostgreSQL", 2),
     _own("mariadb", "MariaDB", 1),
     _own("mariadb", "MariaDB", 2),
+    _own("mysql", "MySQL", 1),
+    _own("mysql", "MySQL", 2),
     _own("sqlite", "SQLite", 1),
     _peer(
         "luigi",

@@ -1,4 +1,4 @@
-"""One way to talk to the three drivers."""
+"""One way to talk to the drivers of all databases."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from urllib.parse import ParseResult, urlparse
 
-from bench.raw.statement import MARIADB, POSTGRESQL, SQLITE
+from bench.raw.statement import MARIADB, MYSQL, POSTGRESQL, SQLITE
 
 Answer = TypeVar("Answer")
 CONFLICTS = ((1213,), (1205,), (1020,))
 
 
 class Session:
-    """One connection to any of the three databases; transactions are explicit."""
+    """One connection to any of the databases; transactions are explicit."""
 
     def __init__(self, address: str) -> None:
         place = urlparse(address)
@@ -25,7 +25,9 @@ class Session:
             case "postgresql":
                 self.statements, self._connection = POSTGRESQL, _open_postgresql(address)
             case "mysql":
-                self.statements, self._connection = MARIADB, _open_mariadb(place)
+                self._connection = _open_mysql(place)
+                self.is_mariadb = "MariaDB" in self._connection.get_server_info()
+                self.statements = MARIADB if self.is_mariadb else MYSQL
             case _:
                 self.statements, self._connection = SQLITE, _open_sqlite(place)
         self._cursor = self._connection.cursor()
@@ -77,6 +79,11 @@ class Session:
         match self.scheme:
             case "postgresql":
                 ask = "select deadlocks from pg_stat_database where datname = current_database()"
+            case "mysql" if not self.is_mariadb:
+                ask = """
+                    select count from information_schema.innodb_metrics
+                    where name = 'lock_deadlocks'
+                """
             case "mysql":
                 ask = """
                     select variable_value from information_schema.global_status
@@ -101,7 +108,7 @@ def _open_postgresql(address: str) -> Any:
     return psycopg.connect(address)
 
 
-def _open_mariadb(place: ParseResult) -> Any:
+def _open_mysql(place: ParseResult) -> Any:
     import pymysql
 
     return pymysql.connect(

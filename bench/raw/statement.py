@@ -7,7 +7,7 @@ statements are its own (`windlass/database/dialect/`) less all that is there for
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -151,6 +151,11 @@ MARIADB = Statements(
         set status = 0, due_at = %(later)s, batch = null, finished_at = %(now)s, last_status = 2
         where id in %(ids)s
     """,
+)
+
+MYSQL = replace(
+    MARIADB,
+    create=[each.replace("utf8mb4_nopad_bin", "utf8mb4_0900_bin") for each in MARIADB.create],
 )
 
 SQLITE = Statements(

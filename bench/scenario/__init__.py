@@ -27,17 +27,17 @@ class Scenario:
 
 
 SCENARIOS = (
-    Scenario("latency", "bench.scenario.latency", ("postgresql", "mariadb", "sqlite")),
+    Scenario("latency", "bench.scenario.latency", ("postgresql", "mariadb", "mysql", "sqlite")),
     Scenario("claim-cost", "bench.scenario.claim_cost", ("postgresql",)),
-    Scenario("rolling", "bench.scenario.rolling", ("postgresql", "mariadb", "sqlite")),
-    Scenario("sweep", "bench.scenario.sweep", ("postgresql", "mariadb", "sqlite")),
-    Scenario("follow", "bench.scenario.follow", ("postgresql", "mariadb", "sqlite")),
-    Scenario("rate", "bench.scenario.rate", ("postgresql", "mariadb", "sqlite")),
+    Scenario("rolling", "bench.scenario.rolling", ("postgresql", "mariadb", "mysql", "sqlite")),
+    Scenario("sweep", "bench.scenario.sweep", ("postgresql", "mariadb", "mysql", "sqlite")),
+    Scenario("follow", "bench.scenario.follow", ("postgresql", "mariadb", "mysql", "sqlite")),
+    Scenario("rate", "bench.scenario.rate", ("postgresql", "mariadb", "mysql", "sqlite")),
     Scenario("ring", "bench.scenario.ring", ("sqlite",)),
-    Scenario("workers", "bench.scenario.workers", ("postgresql", "mariadb")),
+    Scenario("workers", "bench.scenario.workers", ("postgresql", "mariadb", "mysql")),
     Scenario("takeover", "bench.scenario.takeover", ("postgresql",)),
-    Scenario("helping", "bench.scenario.helping", ("postgresql", "mariadb")),
-    Scenario("ledger", "bench.scenario.ledger", ("postgresql", "mariadb")),
+    Scenario("helping", "bench.scenario.helping", ("postgresql", "mariadb", "mysql")),
+    Scenario("ledger", "bench.scenario.ledger", ("postgresql", "mariadb", "mysql")),
     Scenario("console", "bench.scenario.console", ("postgresql",)),
     Scenario("memory", "bench.scenario.memory", ("postgresql",)),
 )

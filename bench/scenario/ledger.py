@@ -3,7 +3,8 @@
 Spread over 10,000 SKUs and on one, with 1, 8 and 64 callers. Ours are coroutines of one process;
 one caller alone makes plain calls. The bare transaction is what anybody would write: insert the
 movement, its line and its entry, and change the guarded rows. It is sent by pgbench with prepared
-statements, and to MariaDB by its own mariadb-slap, which needs one more statement to roll its dice.
+statements, and to MariaDB and MySQL by mariadb-slap, which needs one more statement to roll its
+dice.
 `ratio` is ours to bare, measured one after the other.
 """
 
