@@ -16,6 +16,7 @@ from typing import Any, NotRequired, TypedDict, TypeVar
 import msgspec
 
 from windlass.errors import BadArgument, BadDeclaration, NotSerializable, PayloadTooLarge
+from windlass.value.trace import TRACE, Carrier, with_trace
 
 E = TypeVar("E", bound=BadArgument)
 
@@ -46,9 +47,17 @@ class Arguments:
         self._decode = self._make_decoder().decode
 
     def encode(
-        self, args: tuple[object, ...], kwargs: Mapping[str, object], *, largest: int
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        *,
+        largest: int,
+        trace: Carrier | None = None,
     ) -> str:
-        """The payload for these arguments, or an error that names the wrong one."""
+        """The payload for these arguments, or an error that names the wrong one.
+
+        `trace` is the context of the caller, which travels with them.
+        """
         bound = self._bind(args, kwargs)
         try:
             encoded = _encode(bound)
@@ -66,7 +75,11 @@ class Arguments:
             self._read(encoded)
         except msgspec.ValidationError as problem:
             raise self._misfit(bound, str(problem)) from problem
-        return encoded.decode()
+        return encoded.decode() if trace is None else self.carry(encoded.decode(), trace)
+
+    def carry(self, payload: str, trace: Carrier | None) -> str:
+        """The payload with the context of its caller, unless the handler has `**kwargs`."""
+        return payload if self._takes_any else with_trace(payload, trace)
 
     def check_open(
         self,
@@ -103,7 +116,10 @@ class Arguments:
 
     def _read(self, payload: str | bytes) -> dict[str, Any]:
         kwargs = self._decode(payload)
-        return self._convert_known(kwargs) if self._takes_any else kwargs
+        if not self._takes_any:
+            return kwargs
+        kwargs.pop(TRACE, None)
+        return self._convert_known(kwargs)
 
     def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         if not args and self._required <= kwargs.keys() <= self._names:
@@ -119,6 +135,12 @@ class Arguments:
             for name, parameter in self.signature.parameters.items():
                 if parameter.kind is parameter.VAR_KEYWORD:
                     bound |= bound.pop(name, {})
+            if TRACE in bound:
+                raise BadArgument(
+                    f"kind {self.kind!r}: the name {TRACE!r} is reserved; use another one",
+                    kind=self.kind,
+                    argument=TRACE,
+                )
         return bound
 
     def _make_decoder(self) -> msgspec.json.Decoder[dict[str, Any]]:

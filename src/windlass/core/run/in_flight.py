@@ -6,7 +6,6 @@ so a handler that returns at the moment of its time-out has exactly one outcome.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections import Counter, deque
@@ -14,7 +13,6 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TypeVar
 
-from windlass import telemetry
 from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import (
     AHEAD_SECONDS,
@@ -138,7 +136,7 @@ class InFlight:
         self.concurrency = concurrency
         self.loads = {name: KindLoad(kind, concurrency) for name, kind in kinds.items()}
         if hooks is not None:
-            self._observe(hooks)
+            self.observe(hooks)
         if budget is not None:
             for load in self.loads.values():
                 load.budget, load.holder = budget, self
@@ -163,6 +161,11 @@ class InFlight:
         self._on_queued = on_queued
         self._on_ended = on_ended
         self._on_hungry = on_hungry
+
+    def observe(self, hooks: Hooks) -> None:
+        """Put around the runs of each kind what is wanted now; for most kinds that is nothing."""
+        for load in self.loads.values():
+            load.observer = observer_of(load.kind, hooks)
 
     def add(
         self,
@@ -367,13 +370,6 @@ class InFlight:
         """Whether no run is queued, running, or waiting to be written."""
         with self.lock:
             return not (self.running or self.ended or self.queues)
-
-    def _observe(self, hooks: Hooks) -> None:
-        is_verbose = telemetry.log.isEnabledFor(logging.DEBUG)
-        for load in self.loads.values():
-            # Most kinds have nothing around their runs.
-            if hooks.middlewares or load.kind.logs or is_verbose:
-                load.observer = observer_of(load.kind, hooks)
 
     def _belongs_to(self, worker: int) -> bool:
         """Whether rows that were taken as `worker` are still ours.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from windlass.core.run.log import RunLog
+    from windlass.core.trace.recorder import Page
 
 # A worker that has not asked again for this long no longer wants a slot.
 WANTED_SECONDS = 1.0
@@ -231,6 +232,9 @@ class Observer(Protocol):
     def call(self, run: Run) -> Any:
         """Call the handler of `run`: its result, or the awaitable of an async handler."""
 
+    def page(self, task: Claimed, *, rows: int, runs: int) -> Page | None:
+        """The span of a page of a sweep; None if nothing is traced."""
+
 
 class Stopper(Protocol):
     """The runner of a run."""
@@ -260,6 +264,7 @@ class Run:
         "number",
         "on_finish",
         "outcome",
+        "page",
         "refusal",
         "runner",
         "state",
@@ -281,6 +286,8 @@ class Run:
         self.error: BaseException | None = None
         # What the handler logged, if its kind keeps that.
         self.log: RunLog | None = None
+        # The span that it shares with the other items of a page, until it has ended once.
+        self.page: Page | None = None
         self.on_finish: list[Callable[[Connection], None]] | None = None
         # What faces keep with the run, by type.
         self.kept: dict[type, Any] | None = None

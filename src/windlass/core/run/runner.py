@@ -7,7 +7,6 @@ runner does not decide about the row: it gives the outcome to `InFlight`, which 
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -16,44 +15,12 @@ from windlass import telemetry
 from windlass.core.loop import Loop
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Run
+from windlass.core.run.verdict import failure, success
 from windlass.core.task.current import current
-from windlass.value.outcome import (
-    SUCCESS,
-    Expanded,
-    Failed,
-    Outcome,
-    Retried,
-    Submitted,
-    Succeeded,
-    describe,
-    judge,
-)
-from windlass.value.payload import encode_result
+from windlass.value.outcome import SUCCESS, Outcome
 
 SLICE_SECONDS = 0.005
 IDLE_THREAD_SECONDS = 30.0
-
-
-def success(result: object) -> Outcome:
-    """The outcome of a handler that returned `result`."""
-    if result is None:
-        return SUCCESS
-    if isinstance(result, Expanded | Submitted | Retried | Failed):
-        return result
-    try:
-        return Succeeded(encode_result(result))
-    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
-        # A retry would return the same result.
-        return Failed(*describe(TypeError(f"the result cannot be kept: {problem}")))
-
-
-def failure(run: Run, error: BaseException) -> Outcome:
-    """The outcome of a handler that raised `error`."""
-    run.error = error
-    try:
-        return judge(error, run.kind.terms, tries=run.task.tries, random=random.random())
-    except Exception as problem:
-        return Failed(*describe(problem))
 
 
 class Coroutines:
