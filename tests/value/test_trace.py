@@ -3,8 +3,7 @@
 import pytest
 
 from windlass.errors import BadArgument
-from windlass.value.payload import Arguments
-from windlass.value.trace import trace_of, with_trace, without_trace
+from windlass.value.payload import Arguments, trace_of, with_trace, without_trace
 
 CARRIER = {"traceparent": "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"}
 

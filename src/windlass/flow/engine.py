@@ -36,9 +36,9 @@ from windlass.flow.store.dialect import NewSlot
 from windlass.flow.store.flow import NodeRow
 from windlass.value.bucket import bucket_of
 from windlass.value.outcome import Expanded
+from windlass.value.payload import Carrier, trace_of
 from windlass.value.status import Status
 from windlass.value.task import Claimed, NewNode
-from windlass.value.trace import Carrier, trace_of
 
 # The name that a running node has in what it draws itself.
 SELF = ""

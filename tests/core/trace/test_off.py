@@ -12,7 +12,7 @@ from windlass.core.trace.provider import recorder
 from windlass.core.trace.recorder import Recorder
 from windlass.database.schema import task
 from windlass.flow.operate import view
-from windlass.value.trace import trace_of
+from windlass.value.payload import trace_of
 from windlass.watch.operate import check
 
 SHOP = """

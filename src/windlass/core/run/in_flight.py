@@ -6,13 +6,16 @@ so a handler that returns at the moment of its time-out has exactly one outcome.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from sys import modules
 from types import MappingProxyType
 from typing import TypeVar
 
+from windlass import telemetry
 from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import (
     AHEAD_SECONDS,
@@ -29,6 +32,7 @@ from windlass.core.run.ready import (
 )
 from windlass.core.task.hook import Hooks
 from windlass.core.task.kind import Kind
+from windlass.core.trace.provider import SIGN
 from windlass.value.outcome import Outcome
 from windlass.value.task import Claimed
 
@@ -164,8 +168,10 @@ class InFlight:
 
     def observe(self, hooks: Hooks) -> None:
         """Put around the runs of each kind what is wanted now; for most kinds that is nothing."""
+        is_verbose, may_trace = telemetry.log.isEnabledFor(logging.DEBUG), SIGN in modules
         for load in self.loads.values():
-            load.observer = observer_of(load.kind, hooks)
+            if hooks.middlewares or load.kind.logs or is_verbose or may_trace:
+                load.observer = observer_of(load.kind, hooks)
 
     def add(
         self,

@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass import telemetry
 from windlass.core.run.log import RunLog, keep_records
-from windlass.core.run.ready import Run, State
-from windlass.core.run.verdict import failure, success
+from windlass.core.run.ready import Run, State, failure, success
 from windlass.core.task.hook import (
     Hooks,
     Middleware,
@@ -29,7 +28,7 @@ from windlass.value.outcome import Outcome, describe
 from windlass.value.task import RESERVED, Call, Claimed
 
 if TYPE_CHECKING:
-    from windlass.core.trace.recorder import Page, Processing, Recorder
+    from windlass.core.trace.recorder import PageSpan, Processing, Recorder
 
 
 def observer_of(kind: Kind, hooks: Hooks) -> RunObserver | None:
@@ -61,7 +60,7 @@ class RunObserver:
         spanned = self._span(run, self.recorder)
         return self._atraced(run, spanned) if run.kind.is_async else self._traced(run, spanned)
 
-    def page(self, task: Claimed, *, rows: int, runs: int) -> Page | None:
+    def page(self, task: Claimed, *, rows: int, runs: int) -> PageSpan | None:
         """The span of a page of a sweep; None if nothing is traced."""
         traced = self.recorder
         return None if traced is None else traced.page(self.kind.name, task, rows=rows, runs=runs)

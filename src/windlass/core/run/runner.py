@@ -14,8 +14,7 @@ from collections.abc import Callable
 from windlass import telemetry
 from windlass.core.loop import Loop
 from windlass.core.run.in_flight import InFlight
-from windlass.core.run.ready import Run
-from windlass.core.run.verdict import failure, success
+from windlass.core.run.ready import Run, failure, success
 from windlass.core.task.current import current
 from windlass.value.outcome import SUCCESS, Outcome
 

@@ -22,9 +22,9 @@ from windlass.errors import (
     TaskNotFound,
 )
 from windlass.value.duration import Duration, parse_duration, seconds_of
+from windlass.value.payload import Carrier
 from windlass.value.status import Status
 from windlass.value.task import Call, TaskView, check_key, check_priority
-from windlass.value.trace import Carrier
 from windlass.value.twin import awaited
 
 P = ParamSpec("P")

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 Providers = tuple[object, object]
 
-# Imported by the API of traces and by that of metrics.
-_SIGN = "opentelemetry.context"
+# Imported by the API of traces and by that of metrics. Without it, nothing is traced.
+SIGN = "opentelemetry.context"
 _NONE: Providers = (None, None)
 
 
@@ -30,12 +30,12 @@ class Found:
 
 def recorder() -> Recorder | None:
     """What records spans and metrics now; None if the program has set no provider."""
-    return None if _SIGN not in modules else _recorder()
+    return None if SIGN not in modules else _recorder()
 
 
 def sending_of(kind: str, count: int) -> Sending | None:
     """What is recorded around an enqueue of `count` tasks; None for nothing, or for our own."""
-    if _SIGN not in modules or kind.startswith(RESERVED):
+    if SIGN not in modules or kind.startswith(RESERVED):
         return None
     traced = _recorder()
     return None if traced is None else traced.send(kind, count)

@@ -46,8 +46,8 @@ from windlass.value.outcome import (
     Submitted,
     Succeeded,
 )
+from windlass.value.payload import MANY, Carrier, trace_of
 from windlass.value.task import Claimed
-from windlass.value.trace import MANY, Carrier, trace_of
 
 # A larger context travels without its baggage.
 LARGEST_CARRIER = 4_096
@@ -96,11 +96,11 @@ class Recorder:
         facts = partial(_item_facts if is_item else _task_facts, task, key)
         return Processing(self, kind, facts, payload=task.payload)
 
-    def page(self, kind: str, task: Claimed, *, rows: int, runs: int) -> Page | None:
+    def page(self, kind: str, task: Claimed, *, rows: int, runs: int) -> PageSpan | None:
         """Around all items of one page of a sweep; None if nothing is traced."""
-        return None if self.tracer is None else Page(self.tracer, kind, task, rows, runs)
+        return None if self.tracer is None else PageSpan(self.tracer, kind, task, rows, runs)
 
-    def item(self, kind: str, page: Page) -> ItemProcessing:
+    def item(self, kind: str, page: PageSpan) -> ItemProcessing:
         """Around the run of an item of a page."""
         return ItemProcessing(self, kind, page)
 
@@ -242,7 +242,7 @@ class ItemProcessing(Processing):
 
     __slots__ = ("_page",)
 
-    def __init__(self, recorder: Recorder, kind: str, page: Page) -> None:
+    def __init__(self, recorder: Recorder, kind: str, page: PageSpan) -> None:
         super().__init__(recorder, kind, None)
         self._page = page
         self._begin = None
@@ -256,7 +256,7 @@ class ItemProcessing(Processing):
             self._page.failed(self._cause)
 
 
-class Page:
+class PageSpan:
     """The span of one page of a sweep: from its first item until each item has ended once."""
 
     def __init__(self, tracer: Tracer, kind: str, task: Claimed, rows: int, runs: int) -> None:

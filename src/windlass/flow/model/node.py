@@ -18,8 +18,8 @@ import msgspec
 from windlass.errors import BadFlow
 from windlass.flow.model.graph import SKIPPED
 from windlass.value.outcome import Skip
+from windlass.value.payload import TRACE
 from windlass.value.task import KEEP_FAILED
-from windlass.value.trace import TRACE
 
 FILL = "windlass:fill"
 RESULT = "windlass:result"

@@ -31,7 +31,7 @@ from windlass.value.outcome import Cancelled, Failed, Retried, Snoozed, Succeede
 from windlass.value.task import Claimed
 
 if TYPE_CHECKING:
-    from windlass.core.trace.recorder import Page
+    from windlass.core.trace.recorder import PageSpan
 
 SAVE_EVERY = 1.0
 SAVE_APART = 0.25
@@ -85,13 +85,13 @@ class ItemRun(Run):
         return (given if terms.many else given[0],), {}
 
 
-class Entry(NamedTuple):
+class ReadRows(NamedTuple):
     """Rows that were read, for one run that has not been issued."""
 
     rows: Sequence[Row]
     is_again: bool
     is_last: bool
-    page: Page | None
+    page: PageSpan | None
 
 
 @dataclass(eq=False)
@@ -253,9 +253,9 @@ class RangeRunner:
         self._failures: list[tuple[ItemRun, str]] = []
         self.tally = Tally()
         self._waiting = WaitingItems(clock)
-        self._entries: deque[Entry] = deque()
+        self._entries: deque[ReadRows] = deque()
         # The spans of pages that have not ended.
-        self._pages: list[Page] = []
+        self._pages: list[PageSpan] = []
         self._rows_waiting = 0
         # All runs from the first that has not ended on, in the order of their keys.
         self._window: deque[ItemRun] = deque()
@@ -337,10 +337,10 @@ class RangeRunner:
         page = self._span_of(len(rows), runs=-(-len(rows) // size))
         for begin in range(0, len(rows), size):
             is_last = begin + size >= len(rows)
-            self._entries.append(Entry(rows[begin : begin + size], is_again, is_last, page))
+            self._entries.append(ReadRows(rows[begin : begin + size], is_again, is_last, page))
         self._rows_waiting += len(rows)
 
-    def _span_of(self, rows: int, *, runs: int) -> Page | None:
+    def _span_of(self, rows: int, *, runs: int) -> PageSpan | None:
         """The span of a new page, if it is traced."""
         observer = self.load.observer
         page = None if observer is None else observer.page(self._task, rows=rows, runs=runs)

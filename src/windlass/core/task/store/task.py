@@ -22,9 +22,9 @@ from sqlalchemy.sql.expression import text
 
 from windlass.database.dialect.base import Dialect, Executor
 from windlass.database.schema import task
+from windlass.value.payload import without_trace
 from windlass.value.status import FINAL, Status
 from windlass.value.task import COUNTED_EXACTLY, NewNode, NewTask, TaskFilter, TaskView
-from windlass.value.trace import without_trace
 
 N = TypeVar("N", NewTask, NewNode)
 
