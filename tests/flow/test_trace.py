@@ -95,3 +95,21 @@ def test_a_node_whose_condition_is_false_is_skipped(app, spans):
 
     assert spans.one("process act").attributes["windlass.outcome"] == "skipped"
     assert spans.one("process act").status.is_ok
+
+
+def test_a_flow_that_a_schedule_starts_is_in_the_trace_of_its_turn(app, spans, clock):
+    @app.task
+    def look() -> None: ...
+
+    @app.cron("* * * * *")
+    @app.flow
+    def nightly(flow):
+        flow.add(look)
+
+    app.drain()
+    clock.forward("1m")
+    app.drain()
+
+    turn = spans.one("process nightly cron")
+    assert parent_of(spans.one("send nightly")) == id_of(turn)
+    assert parent_of(spans.one("process look")) == id_of(spans.one("send nightly"))

@@ -1,11 +1,17 @@
 """Tracing changes no outcome: its errors are logged once and swallowed."""
 
 import logging
+import threading
 
 import pytest
 from opentelemetry import propagate, trace
 from opentelemetry.sdk.trace import SpanProcessor, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter
+from opentelemetry.sdk.trace.export import (
+    BatchSpanProcessor,
+    SimpleSpanProcessor,
+    SpanExporter,
+    SpanExportResult,
+)
 
 from windlass import Keys, telemetry
 from windlass.core.trace.fence import FENCE
@@ -100,6 +106,26 @@ def test_an_exporter_that_raises_changes_nothing(app, trace_with, failures, capl
     with caplog.at_level(logging.CRITICAL, logger="opentelemetry"):
         assert run_everything(app) == ["1", "2", "3", "ada", "bob"]
 
+    assert failures == []
+
+
+def test_an_exporter_that_hangs_delays_nothing(app, trace_with, failures):
+    may_end = threading.Event()
+
+    class Hanging(SpanExporter):
+        def export(self, spans):
+            may_end.wait(60)
+            return SpanExportResult.SUCCESS
+
+    processor = BatchSpanProcessor(Hanging(), max_export_batch_size=1)
+    trace_with(processor)
+
+    try:
+        assert run_everything(app) == ["1", "2", "3", "ada", "bob"]
+        assert not may_end.is_set()
+    finally:
+        may_end.set()
+        processor.shutdown()
     assert failures == []
 
 

@@ -1,6 +1,7 @@
 """An enqueue is a producer span, and each run a consumer span that is linked to it."""
 
 import asyncio
+import threading
 
 import pytest
 from opentelemetry import baggage, context, trace
@@ -9,6 +10,8 @@ from sqlalchemy.orm import Session
 
 import windlass
 from tests.fixture.trace import id_of, links_of, parent_of
+from tests.wait import eventually
+from windlass import Keys
 
 
 def test_a_run_is_linked_to_its_enqueue_and_in_the_trace_of_its_caller(app, spans):
@@ -211,6 +214,58 @@ def test_a_run_that_times_out_says_so(app, spans):
     run = spans.one("process mail")
     assert run.attributes["windlass.outcome"] == "failed"
     assert run.attributes["error.type"] == "TimeoutError"
+
+
+def test_a_thread_that_ends_after_its_time_out_tells_of_the_time_out(app, spans):
+    may_end = threading.Event()
+
+    @app.task(retries=0, timeout="50ms")
+    def mail() -> None:
+        may_end.wait(10)
+
+    mail.enqueue()
+    app.drain()
+    may_end.set()
+
+    eventually(lambda: spans.named("process mail"))
+    run = spans.one("process mail")
+    assert run.attributes["windlass.outcome"] == "failed"
+    assert "did not end within" in run.status.description
+
+
+def test_a_run_that_its_worker_stops_is_no_error(app, spans):
+    began = threading.Event()
+
+    @app.task
+    async def mail() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    async def leave_early() -> None:
+        worker = app.worker()
+        working = asyncio.create_task(worker.run())
+        await asyncio.to_thread(began.wait, 10)
+        worker.stop()
+        worker.stop()
+        await working
+
+    mail.enqueue()
+    asyncio.run(leave_early())
+
+    run = spans.one("process mail")
+    assert run.attributes["windlass.outcome"] == "stopped"
+    assert run.status.status_code is StatusCode.UNSET
+
+
+def test_an_interrupt_in_a_visit_is_not_swallowed(app, spans):
+    @app.sweep(Keys(1, 3), ranges=1)
+    def offer(key: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        offer.visit(2)
+
+    assert spans.one("process offer").status.status_code is StatusCode.ERROR
 
 
 def test_a_task_in_the_callers_transaction_carries_its_context(app, spans):

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from windlass import telemetry
 from windlass.core.run.log import RunLog, keep_records
-from windlass.core.run.ready import Run, State, failure, success
+from windlass.core.run.ready import Run, State, failure, late, success
 from windlass.core.task.hook import (
     Hooks,
     Middleware,
@@ -76,8 +76,11 @@ class RunObserver:
             with spanned:
                 try:
                     outcome = success(self._call(run))
-                except BaseException as error:
+                except Exception as error:
                     outcome = failure(run, error)
+                except BaseException as error:
+                    _tell(spanned, run, failure(run, error))
+                    raise
                 _tell(spanned, run, outcome)
             return outcome
         finally:
@@ -88,13 +91,11 @@ class RunObserver:
             with spanned:
                 try:
                     outcome = success(await self._acall(run))
-                except asyncio.CancelledError as error:
-                    if _is_cancelled():
-                        _tell(spanned, run, None)
-                        raise
+                except Exception as error:
                     outcome = failure(run, error)
                 except BaseException as error:
-                    outcome = failure(run, error)
+                    _tell(spanned, run, None if _is_cancelled() else failure(run, error))
+                    raise
                 _tell(spanned, run, outcome)
             return outcome
         finally:
@@ -132,9 +133,15 @@ class RunObserver:
 
 
 def _tell(spanned: Processing, run: Run, outcome: Outcome | None) -> None:
-    """Tell the span how the run ends: as it has ended already, if it timed out or was stopped."""
-    is_over = run.state in (State.ENDED, State.GONE)
-    spanned.ends(run.outcome if is_over else outcome, run.error)
+    """Tell the span how the run ends; one that timed out or was stopped has ended already."""
+    if run.state is State.GONE:
+        spanned.ends(None, None)
+    elif run.state is State.ENDED:
+        # What it ended with may be written and forgotten.
+        error = run.error or late(run)
+        spanned.ends(run.outcome or failure(run, error), error)
+    else:
+        spanned.ends(outcome, run.error)
 
 
 def _left_page(run: Run) -> None:

@@ -356,6 +356,11 @@ def failure(run: Run, error: BaseException) -> Outcome:
         return Failed(*describe(problem))
 
 
+def late(run: Run) -> TimeoutError:
+    """The error of a handler that has timed out."""
+    return TimeoutError(f"the handler did not end within {(run.kind.timeout or 0) / 1e6:g} s")
+
+
 # Negated priority; whether the kind has no rate (a rate's moments pass, so those go first); kind.
 Lane = tuple[int, bool, str]
 

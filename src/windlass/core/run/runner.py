@@ -14,7 +14,7 @@ from collections.abc import Callable
 from windlass import telemetry
 from windlass.core.loop import Loop
 from windlass.core.run.in_flight import InFlight
-from windlass.core.run.ready import Run, failure, success
+from windlass.core.run.ready import Run, failure, late, success
 from windlass.core.task.current import current
 from windlass.value.outcome import SUCCESS, Outcome
 
@@ -278,8 +278,6 @@ class Watch(Loop):
     def tick(self) -> float:
         self._stop_if_lease_ended()
         for run in self._in_flight.overdue(time.monotonic()):
-            assert run.kind.timeout is not None
-            error = TimeoutError(f"the handler did not end within {run.kind.timeout / 1e6:g} s")
-            if self._in_flight.end(run, failure(run, error)) and run.runner is not None:
+            if self._in_flight.end(run, failure(run, late(run))) and run.runner is not None:
                 run.runner.stop(run)
         return self._pause
