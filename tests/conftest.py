@@ -22,7 +22,12 @@ from tests.fixture.statement import compile_once
 from tests.server import Etcd, ZooKeeper
 from tests.server.process import WHICH
 
-pytest_plugins = ["tests.fixture.app", "tests.fixture.command", "tests.fixture.console"]
+pytest_plugins = [
+    "tests.fixture.app",
+    "tests.fixture.command",
+    "tests.fixture.console",
+    "tests.fixture.trace",
+]
 
 T = TypeVar("T")
 

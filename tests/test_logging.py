@@ -5,8 +5,11 @@ import io
 import json
 import logging
 import threading
+import warnings
 
 import pytest
+from opentelemetry.sdk._logs import LoggerProvider, LoggingHandler
+from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
 from windlass import App
 from windlass.logging import ContextFilter, JsonFormatter, add_task, task_fields
@@ -129,3 +132,67 @@ def test_json_keeps_the_traceback_the_logger_and_the_fields():
     assert (shown["event"], shown["order"]) == ("log", 7)
     assert "ValueError: no" in shown["exception"]
     assert "\n" not in made.format(record)
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_record_of_a_traced_handler_has_its_trace(app, spans, is_async):
+    stream = io.StringIO()
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(logging.Formatter("%(kind)s %(trace_id)s %(span_id)s"))
+    handler.addFilter(ContextFilter())
+    log.addHandler(handler)
+    if is_async:
+
+        @app.task
+        async def mail() -> None:
+            log.warning("hello")
+            fields.append(task_fields())
+
+    else:
+
+        @app.task
+        def mail() -> None:
+            log.warning("hello")
+            fields.append(task_fields())
+
+    fields: list[dict[str, object]] = []
+    mail.enqueue()
+    app.drain()
+    with spans.tracer.start_as_current_span("outside") as outside:
+        log.warning("hello")
+    log.warning("hello")
+    log.removeHandler(handler)
+
+    run, there = spans.one("process mail").context, outside.get_span_context()
+    ids = f"{run.trace_id:032x} {run.span_id:016x}"
+    assert stream.getvalue().splitlines() == [
+        f"mail {ids}",
+        f"- {there.trace_id:032x} {there.span_id:016x}",
+        "- - -",
+    ]
+    assert fields[0]["trace_id"] == f"{run.trace_id:032x}"
+    assert fields[0]["span_id"] == f"{run.span_id:016x}"
+
+
+def test_the_log_bridge_of_opentelemetry_finds_the_span(app, spans):
+    exporter = InMemoryLogRecordExporter()
+    provider = LoggerProvider()
+    provider.add_log_record_processor(SimpleLogRecordProcessor(exporter))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        handler = LoggingHandler(logger_provider=provider)
+    handler.addFilter(ContextFilter())
+    log.addHandler(handler)
+
+    @app.task
+    def mail() -> None:
+        log.warning("hello")
+
+    ref = mail.enqueue()
+    app.drain()
+    log.removeHandler(handler)
+
+    (record,) = [each.log_record for each in exporter.get_finished_logs()]
+    run = spans.one("process mail").context
+    assert (record.trace_id, record.span_id) == (run.trace_id, run.span_id)
+    assert (record.attributes["task"], record.attributes["kind"]) == (ref.id, "mail")

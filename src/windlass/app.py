@@ -39,6 +39,7 @@ from windlass.core.task.kind import (
     optional_duration,
     takes,
 )
+from windlass.core.trace.provider import sending_of
 from windlass.database.access import Password
 from windlass.database.bound import BoundOptions, make_bounds
 from windlass.database.connection import URL, is_async, on_its_thread
@@ -319,15 +320,33 @@ class App:
     # What a declared task calls
 
     def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
-        """Write calls as tasks, through all middlewares."""
+        """Write calls as tasks, through all middlewares; traced, if the program traces."""
+        sending = sending_of(kind.name, len(calls))
+        if sending is None:
+            return self._through(kind, calls, how)
+        with sending:
+            refs = self._through(kind, calls, replace(how, trace=sending.carrier))
+            sending.wrote(refs[0].id)
+            return refs
+
+    async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
+        """`submit`, awaited; joins the caller's async transaction if there is one."""
+        sending = sending_of(kind.name, len(calls))
+        if sending is None:
+            return await self._athrough(kind, calls, how)
+        with sending:
+            refs = await self._athrough(kind, calls, replace(how, trace=sending.carrier))
+            sending.wrote(refs[0].id)
+            return refs
+
+    def _through(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
         around = self.registry.hooks.middlewares
         if not around:
             return self._submit(kind, calls, how)
         context = MiddlewareContext("enqueue", kind.name, tuple(calls))
         return call_through(around, context, lambda: self._submit(kind, calls, how))
 
-    async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
-        """`submit`, awaited; joins the caller's async transaction if there is one."""
+    async def _athrough(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
         around = self.registry.hooks.middlewares
         if not around:
             return await self._asubmit(kind, calls, how)

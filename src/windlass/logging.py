@@ -17,23 +17,32 @@ from typing import Any
 import msgspec
 
 from windlass.core.task.current import current
+from windlass.core.trace.provider import span_ids
 from windlass.telemetry import RESERVED, Event
 
 __all__ = ["ContextFilter", "JsonFormatter", "add_task", "task_fields"]
 
 FIELDS = ("task", "kind", "key", "attempt")
+TRACE_FIELDS = ("trace_id", "span_id")
 
 
 def task_fields() -> dict[str, object]:
-    """The `task`, `kind`, `key` and `attempt` of the calling handler; empty outside of one."""
-    run = current.get()
+    """The `task`, `kind`, `key` and `attempt` of the calling handler; empty outside of one.
+
+    If the program traces, also the `trace_id` and the `span_id`, inside and outside.
+    """
+    run, traced = current.get(), span_ids()
+    found = {} if traced is None else dict[str, object](zip(TRACE_FIELDS, traced, strict=True))
     if run is None:
-        return {}
-    return dict(zip(FIELDS, (run.task.id, run.kind.name, run.key, run.task.attempt), strict=True))
+        return found
+    own = (run.task.id, run.kind.name, run.key, run.task.attempt)
+    return dict(zip(FIELDS, own, strict=True)) | found
 
 
 class ContextFilter(logging.Filter):
     """Gives each record the attributes `task`, `kind`, `key` and `attempt`; `absent` outside.
+
+    And `trace_id` and `span_id`, which are `absent` if nothing is traced.
 
     It lets every record pass. Attributes that a record has already stay.
     """
@@ -45,7 +54,7 @@ class ContextFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Add the attributes."""
         fields = task_fields()
-        for name in FIELDS:
+        for name in (*FIELDS, *TRACE_FIELDS):
             if not hasattr(record, name):
                 value = fields.get(name)
                 setattr(record, name, self._absent if value is None else value)
@@ -53,7 +62,7 @@ class ContextFilter(logging.Filter):
 
 
 def add_task(_logger: object, _method: str, event: MutableMapping[str, Any]) -> Any:
-    """A processor of structlog that adds `task`, `kind`, `key` and `attempt` in a handler."""
+    """A processor of structlog that adds what `task_fields` has."""
     for name, value in task_fields().items():
         if value is not None:
             event.setdefault(name, value)

@@ -79,6 +79,10 @@ WORDS: dict[str, tuple[int, str]] = {
     ),
     "guard.failed": (logging.WARNING, "guard process cannot renew the lease: {error}"),
     "process.reloaded": (logging.INFO, "code changed; worker process is restarted"),
+    "trace.failed": (
+        logging.WARNING,
+        "spans or metrics could not be recorded: {error}; this is logged only once",
+    ),
     "hook.failed": (logging.ERROR, "{hook} hook {name} failed: {error}"),
     "task.started": (logging.DEBUG, "task {kind} {task}[ ({key})] started (attempt {attempt})"),
     "task.ended": (

@@ -36,6 +36,7 @@ from windlass.flow.store.dialect import NewSlot
 from windlass.flow.store.flow import NodeRow
 from windlass.value.bucket import bucket_of
 from windlass.value.outcome import Expanded
+from windlass.value.payload import Carrier, trace_of
 from windlass.value.status import Status
 from windlass.value.task import Claimed, NewNode
 
@@ -112,6 +113,7 @@ def _make_run(shard: Shard, new: NewRun, first: int, *, inside: Executor | None 
         created_at=first + 1,
         priority=how.priority,
         max_payload=shard.max_payload,
+        trace=how.trace,
     )
     row = NewNode(
         id=run,
@@ -160,8 +162,12 @@ def make_rows(
     created_at: int,
     priority: int | None,
     max_payload: int,
+    trace: Carrier | None,
 ) -> NewRows:
-    """The rows of new nodes. They wait for all their parents, as if none had ended."""
+    """The rows of new nodes. They wait for all their parents, as if none had ended.
+
+    `trace` is the context of the flow run, which its nodes carry.
+    """
     shapes = [draft.shape for draft in drafts]
     new = dict(zip((shape.name for shape in shapes), ids, strict=True))
     numbers = {**{name: row.id for name, row in known.items()}, **new}
@@ -183,7 +189,7 @@ def make_rows(
             flow_id=run,
             node=shape.name,
             open_slots=len(shape.after),
-            payload=_payload(draft, numbers, max_payload),
+            payload=kind.arguments.carry(_payload(draft, numbers, max_payload), trace),
             created_at=created_at + index,
         )
         nodes.append(node)
@@ -304,7 +310,16 @@ def add_nodes(
         [replace(draft.shape, needs=draft.shape.needs - before) for draft in renamed],
         known=dict.fromkeys(known, ()),
     )
-    rows = insert_nodes(connection, site, renamed, run=run, known=known, unless=me.id, group=group)
+    rows = insert_nodes(
+        connection,
+        site,
+        renamed,
+        run=run,
+        known=known,
+        unless=me.id,
+        group=group,
+        trace=trace_of(task.payload),
+    )
     if rows and group is not None:
         if is_nested:
             store.expand(connection, group.id, left=len(rows))
@@ -333,6 +348,7 @@ def insert_nodes(
     known: Mapping[str, NodeRow],
     unless: int | None = None,
     group: NodeRow | None = None,
+    trace: Carrier | None = None,
 ) -> list[NewNode]:
     """Write more nodes of a locked flow run; nodes whose parents have ended are due at once.
 
@@ -353,6 +369,7 @@ def insert_nodes(
         created_at=now,
         priority=None,
         max_payload=site.max_payload,
+        trace=trace,
     )
     slots = rows.slots
     if group is not None:

@@ -2,6 +2,10 @@
 
 A payload is one JSON object, parameter name to value. Enqueuing checks it by decoding it exactly as
 a worker will, so the handler of an accepted task can be called.
+
+The trace context of the caller is one more member at its end. Code that does not know it reads past
+it: a decoder of arguments ignores members that are not parameters. A handler with `**kwargs` would
+get it from a worker of an older release, so payloads of such a kind do not have it.
 """
 
 from __future__ import annotations
@@ -21,6 +25,12 @@ E = TypeVar("E", bound=BadArgument)
 
 LARGEST_PAYLOAD = 256 * 1024
 LARGEST_RESULT = 64 * 1024
+TRACE = "windlass:trace"
+# In the context of an enqueue of many tasks: each run is a trace of its own, and only linked to it.
+MANY = "windlass-many"
+
+# What a context is carried as: the names of headers, and their values.
+Carrier = dict[str, str]
 
 _encode = msgspec.json.Encoder().encode
 
@@ -46,9 +56,17 @@ class Arguments:
         self._decode = self._make_decoder().decode
 
     def encode(
-        self, args: tuple[object, ...], kwargs: Mapping[str, object], *, largest: int
+        self,
+        args: tuple[object, ...],
+        kwargs: Mapping[str, object],
+        *,
+        largest: int,
+        trace: Carrier | None = None,
     ) -> str:
-        """The payload for these arguments, or an error that names the wrong one."""
+        """The payload for these arguments, or an error that names the wrong one.
+
+        `trace` is the context of the caller, which travels with them.
+        """
         bound = self._bind(args, kwargs)
         try:
             encoded = _encode(bound)
@@ -66,7 +84,11 @@ class Arguments:
             self._read(encoded)
         except msgspec.ValidationError as problem:
             raise self._misfit(bound, str(problem)) from problem
-        return encoded.decode()
+        return encoded.decode() if trace is None else self.carry(encoded.decode(), trace)
+
+    def carry(self, payload: str, trace: Carrier | None) -> str:
+        """The payload with the context of its caller, unless the handler has `**kwargs`."""
+        return payload if self._takes_any else with_trace(payload, trace)
 
     def check_open(
         self,
@@ -103,7 +125,10 @@ class Arguments:
 
     def _read(self, payload: str | bytes) -> dict[str, Any]:
         kwargs = self._decode(payload)
-        return self._convert_known(kwargs) if self._takes_any else kwargs
+        if not self._takes_any:
+            return kwargs
+        kwargs.pop(TRACE, None)
+        return self._convert_known(kwargs)
 
     def _bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         if not args and self._required <= kwargs.keys() <= self._names:
@@ -119,6 +144,12 @@ class Arguments:
             for name, parameter in self.signature.parameters.items():
                 if parameter.kind is parameter.VAR_KEYWORD:
                     bound |= bound.pop(name, {})
+            if TRACE in bound:
+                raise BadArgument(
+                    f"kind {self.kind!r}: the name {TRACE!r} is reserved; use another one",
+                    kind=self.kind,
+                    argument=TRACE,
+                )
         return bound
 
     def _make_decoder(self) -> msgspec.json.Decoder[dict[str, Any]]:
@@ -176,6 +207,45 @@ class Arguments:
     def _bad(self, error: type[E], argument: str, given: object, why: str) -> E:
         text = f"kind {self.kind!r}: argument {argument!r} is {_shown(given)}{why}"
         return error(text, kind=self.kind, argument=argument, given=given)
+
+
+class _Carried(msgspec.Struct):
+    trace: Carrier | None = msgspec.field(default=None, name=TRACE)
+
+
+_carried = msgspec.json.Decoder(_Carried).decode
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+
+
+def with_trace(payload: str, carrier: Carrier | None) -> str:
+    """The payload with the context of its caller; as it is without one."""
+    if not carrier:
+        return payload
+    comma = "" if payload == "{}" else ","
+    return f'{payload[:-1]}{comma}"{TRACE}":{_encode(carrier).decode()}}}'
+
+
+def trace_of(payload: str) -> Carrier | None:
+    """The context of the caller; None without one, or if it cannot be read."""
+    if TRACE not in payload:
+        return None
+    try:
+        return _carried(payload).trace
+    except (msgspec.DecodeError, ValueError):
+        return None
+
+
+def without_trace(payload: str) -> str:
+    """The payload with nothing but the arguments, which stay as they are written."""
+    if TRACE not in payload:
+        return payload
+    try:
+        members = _members(payload)
+    except (msgspec.DecodeError, ValueError):
+        return payload
+    if members.pop(TRACE, None) is None:
+        return payload
+    return _encode(members).decode()
 
 
 def encode_result(result: object) -> str | None:

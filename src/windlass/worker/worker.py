@@ -150,6 +150,8 @@ class Worker:
 
     async def _run(self) -> None:
         self._loop = asyncio.get_running_loop()
+        # A hook may have set the providers of OpenTelemetry.
+        self.in_flight.observe(self._registry.hooks)
         for load in self.in_flight.loads.values():
             load.loop = self._loop
         self._wake = asyncio.Event()

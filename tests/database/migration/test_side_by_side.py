@@ -135,6 +135,24 @@ def test_a_worker_of_the_last_release_starts_on_todays_tables(shop, released):
     assert shop.by(RELEASE) == len(wanted)
 
 
+def test_a_worker_of_the_last_release_runs_rows_that_carry_a_trace_context(
+    shop, released, monkeypatch
+):
+    shop.migrate(TODAY)
+    monkeypatch.setenv("SHOP_TRACES", "1")
+    shop.add(TODAY, 0, 20)
+    with closing(Database(shop.url)) as database, database.engine.connect() as connection:
+        rows = connection.execute(text("select kind, payload from windlass_task")).all()
+    with shop.worker(released):
+        wanted = items(0, 20) | OFFERS
+        eventually(lambda: wanted <= shop.ran().keys(), SECONDS, what="the old worker's work")
+
+    carrying = {kind for kind, payload in rows if "windlass:trace" in payload}
+    assert carrying == {"order", "invoice", "pack"}
+    assert shop.ran() == dict.fromkeys(wanted, 1)
+    assert shop.by(RELEASE) == len(wanted)
+
+
 def test_todays_worker_works_on_tables_of_the_last_release(shop, released):
     shop.migrate(released)
     with shop.worker(TODAY):

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from dataclasses import dataclass
 from functools import wraps
 from types import TracebackType
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
@@ -29,10 +29,14 @@ from windlass.control.model import control as rules
 from windlass.control.model.argument import check_data
 from windlass.control.model.control import DONE, SKIP, LoopProgress, Noted, Reply
 from windlass.control.model.step import LARGEST_NUMBER, StepName, check_step
+from windlass.core.trace.provider import recorder
 from windlass.errors import BadInput, BadStep
 from windlass.value.outcome import LONGEST_TRACEBACK, storable
 from windlass.value.payload import LARGEST_RESULT, result_decoder
 from windlass.value.twin import awaited, twin
+
+if TYPE_CHECKING:
+    from windlass.core.trace.recorder import ControlBlock
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -48,6 +52,7 @@ class ControlRun:
         self._key = held.key
         self._is_tracking = False
         self._yields_to_sigterm = False
+        self._span: ControlBlock | None = None
 
     @property
     def name(self) -> str:
@@ -82,18 +87,20 @@ class ControlRun:
             if self._held.is_entered:
                 self._held.end(error)
             raise
+        self._trace()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
     ) -> None:
         if not self._held.is_of_parent:
-            with self._recording():
+            with self._recording(), self._traced_until_now(error):
                 self._held.end(error)
 
     async def __aenter__(self) -> ControlRun:
         await self._held.abegin()
         self._yields_to_sigterm = termination.watch()
+        self._trace()
         return self
 
     async def __aexit__(
@@ -101,7 +108,7 @@ class ControlRun:
     ) -> None:
         if self._held.is_of_parent:
             return
-        with self._recording():
+        with self._recording(), self._traced_until_now(error):
             ending = asyncio.create_task(twin(self._held.end, error))
             try:
                 await asyncio.shield(ending)
@@ -211,7 +218,10 @@ class ControlRun:
 
     def _begin(self, step: StepName, *, called: bool = False) -> Reply:
         asked = check_step(step, what=f"control {self._key}")
-        return self._held.change(rules.step, asked, called=called, in_block=True)
+        reply = self._held.change(rules.step, asked, called=called, in_block=True)
+        if self._span is not None:
+            self._span.step(step, is_skipped=reply.code == SKIP)
+        return reply
 
     def _remembered(self, reply: Reply, function: Callable[..., Any]) -> Any:
         if "result" not in reply.data:
@@ -244,6 +254,26 @@ class ControlRun:
         if type(total) is not int or not 0 <= total <= LARGEST_NUMBER:
             raise BadInput(f"control {self._key}: total={total!r} is not a whole number from 0 on")
         return total
+
+    def _trace(self) -> None:
+        """Begin the span of the block, if the program traces."""
+        traced = recorder()
+        if traced is not None:
+            self._span = traced.control(self.name, self.partition, self.tries)
+            self._span.__enter__()
+
+    @contextmanager
+    def _traced_until_now(self, error: BaseException | None) -> Iterator[None]:
+        """End the span of the block after the end was recorded."""
+        span, self._span = self._span, None
+        try:
+            yield
+        except BaseException as problem:
+            error = problem
+            raise
+        finally:
+            if span is not None:
+                span.end(error, self._held.failing)
 
     def _recording(self) -> AbstractContextManager[None]:
         """While the end is recorded, SIGTERM waits; after that it may end the process."""

@@ -15,8 +15,7 @@ from concurrent.futures import Future, wait
 
 from windlass import telemetry
 from windlass.core.run.in_flight import InFlight
-from windlass.core.run.ready import Run
-from windlass.core.run.runner import failure
+from windlass.core.run.ready import Run, failure
 from windlass.core.task.current import current
 from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES, Database, first_line

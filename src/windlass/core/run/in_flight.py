@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from sys import modules
 from types import MappingProxyType
 from typing import TypeVar
 
@@ -31,6 +32,7 @@ from windlass.core.run.ready import (
 )
 from windlass.core.task.hook import Hooks
 from windlass.core.task.kind import Kind
+from windlass.core.trace.provider import SIGN
 from windlass.value.outcome import Outcome
 from windlass.value.task import Claimed
 
@@ -138,7 +140,7 @@ class InFlight:
         self.concurrency = concurrency
         self.loads = {name: KindLoad(kind, concurrency) for name, kind in kinds.items()}
         if hooks is not None:
-            self._observe(hooks)
+            self.observe(hooks)
         if budget is not None:
             for load in self.loads.values():
                 load.budget, load.holder = budget, self
@@ -163,6 +165,13 @@ class InFlight:
         self._on_queued = on_queued
         self._on_ended = on_ended
         self._on_hungry = on_hungry
+
+    def observe(self, hooks: Hooks) -> None:
+        """Put around the runs of each kind what is wanted now; for most kinds that is nothing."""
+        is_verbose, may_trace = telemetry.log.isEnabledFor(logging.DEBUG), SIGN in modules
+        for load in self.loads.values():
+            if hooks.middlewares or load.kind.logs or is_verbose or may_trace:
+                load.observer = observer_of(load.kind, hooks)
 
     def add(
         self,
@@ -367,13 +376,6 @@ class InFlight:
         """Whether no run is queued, running, or waiting to be written."""
         with self.lock:
             return not (self.running or self.ended or self.queues)
-
-    def _observe(self, hooks: Hooks) -> None:
-        is_verbose = telemetry.log.isEnabledFor(logging.DEBUG)
-        for load in self.loads.values():
-            # Most kinds have nothing around their runs.
-            if hooks.middlewares or load.kind.logs or is_verbose:
-                load.observer = observer_of(load.kind, hooks)
 
     def _belongs_to(self, worker: int) -> bool:
         """Whether rows that were taken as `worker` are still ours.

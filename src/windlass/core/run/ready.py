@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from bisect import insort
@@ -13,13 +14,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from windlass.core.face import Site
 from windlass.core.task.kind import CRON_KEY, Given, Kind
 from windlass.database.connection import Connection
-from windlass.value.outcome import Outcome
+from windlass.value.outcome import SUCCESS, Failed, Outcome, Succeeded, describe, judge
+from windlass.value.payload import encode_result
 from windlass.value.task import Claimed
 
 if TYPE_CHECKING:
     import asyncio
 
     from windlass.core.run.log import RunLog
+    from windlass.core.trace.recorder import PageSpan
 
 # A worker that has not asked again for this long no longer wants a slot.
 WANTED_SECONDS = 1.0
@@ -231,6 +234,9 @@ class Observer(Protocol):
     def call(self, run: Run) -> Any:
         """Call the handler of `run`: its result, or the awaitable of an async handler."""
 
+    def page(self, task: Claimed, *, rows: int, runs: int) -> PageSpan | None:
+        """The span of a page of a sweep; None if nothing is traced."""
+
 
 class Stopper(Protocol):
     """The runner of a run."""
@@ -260,6 +266,7 @@ class Run:
         "number",
         "on_finish",
         "outcome",
+        "page",
         "refusal",
         "runner",
         "state",
@@ -281,6 +288,8 @@ class Run:
         self.error: BaseException | None = None
         # What the handler logged, if its kind keeps that.
         self.log: RunLog | None = None
+        # The span that it shares with the other items of a page, until it has ended once.
+        self.page: PageSpan | None = None
         self.on_finish: list[Callable[[Connection], None]] | None = None
         # What faces keep with the run, by type.
         self.kept: dict[type, Any] | None = None
@@ -323,6 +332,33 @@ class Run:
             return self.load.observer.call(self)
         args, kwargs = self.given()
         return self.kind.function(*args, **kwargs)
+
+
+def success(result: object) -> Outcome:
+    """The outcome of a handler that returned `result`."""
+    if result is None:
+        return SUCCESS
+    if isinstance(result, Outcome):
+        return result
+    try:
+        return Succeeded(encode_result(result))
+    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+        # A retry would return the same result.
+        return Failed(*describe(TypeError(f"the result cannot be kept: {problem}")))
+
+
+def failure(run: Run, error: BaseException) -> Outcome:
+    """The outcome of a handler that raised `error`."""
+    run.error = error
+    try:
+        return judge(error, run.kind.terms, tries=run.task.tries, random=random.random())
+    except Exception as problem:
+        return Failed(*describe(problem))
+
+
+def late(run: Run) -> TimeoutError:
+    """The error of a handler that has timed out."""
+    return TimeoutError(f"the handler did not end within {(run.kind.timeout or 0) / 1e6:g} s")
 
 
 # Negated priority; whether the kind has no rate (a rate's moments pass, so those go first); kind.

@@ -7,7 +7,6 @@ runner does not decide about the row: it gives the outcome to `InFlight`, which 
 from __future__ import annotations
 
 import asyncio
-import random
 import threading
 import time
 from collections.abc import Callable
@@ -15,45 +14,12 @@ from collections.abc import Callable
 from windlass import telemetry
 from windlass.core.loop import Loop
 from windlass.core.run.in_flight import InFlight
-from windlass.core.run.ready import Run
+from windlass.core.run.ready import Run, failure, late, success
 from windlass.core.task.current import current
-from windlass.value.outcome import (
-    SUCCESS,
-    Expanded,
-    Failed,
-    Outcome,
-    Retried,
-    Submitted,
-    Succeeded,
-    describe,
-    judge,
-)
-from windlass.value.payload import encode_result
+from windlass.value.outcome import SUCCESS, Outcome
 
 SLICE_SECONDS = 0.005
 IDLE_THREAD_SECONDS = 30.0
-
-
-def success(result: object) -> Outcome:
-    """The outcome of a handler that returned `result`."""
-    if result is None:
-        return SUCCESS
-    if isinstance(result, Expanded | Submitted | Retried | Failed):
-        return result
-    try:
-        return Succeeded(encode_result(result))
-    except (TypeError, ValueError, OverflowError, RecursionError) as problem:
-        # A retry would return the same result.
-        return Failed(*describe(TypeError(f"the result cannot be kept: {problem}")))
-
-
-def failure(run: Run, error: BaseException) -> Outcome:
-    """The outcome of a handler that raised `error`."""
-    run.error = error
-    try:
-        return judge(error, run.kind.terms, tries=run.task.tries, random=random.random())
-    except Exception as problem:
-        return Failed(*describe(problem))
 
 
 class Coroutines:
@@ -312,8 +278,6 @@ class Watch(Loop):
     def tick(self) -> float:
         self._stop_if_lease_ended()
         for run in self._in_flight.overdue(time.monotonic()):
-            assert run.kind.timeout is not None
-            error = TimeoutError(f"the handler did not end within {run.kind.timeout / 1e6:g} s")
-            if self._in_flight.end(run, failure(run, error)) and run.runner is not None:
+            if self._in_flight.end(run, failure(run, late(run))) and run.runner is not None:
                 run.runner.stop(run)
         return self._pause

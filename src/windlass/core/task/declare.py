@@ -22,6 +22,7 @@ from windlass.errors import (
     TaskNotFound,
 )
 from windlass.value.duration import Duration, parse_duration, seconds_of
+from windlass.value.payload import Carrier
 from windlass.value.status import Status
 from windlass.value.task import Call, TaskView, check_key, check_priority
 from windlass.value.twin import awaited
@@ -47,6 +48,8 @@ class How:
     priority: int | None = None
     conn: object = None
     on_conflict: OnConflict = "skip"
+    # The context of the caller, if it is traced.
+    trace: Carrier | None = None
 
     def changed(
         self,

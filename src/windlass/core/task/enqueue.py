@@ -195,7 +195,9 @@ class TaskWriter:
 
     def _order(self, kind: Kind, calls: Sequence[Call], how: How) -> Order:
         encode, largest = kind.arguments.encode, self.max_payload
-        payloads = [encode(call.args, call.kwargs, largest=largest) for call in calls]
+        payloads = [
+            encode(call.args, call.kwargs, largest=largest, trace=how.trace) for call in calls
+        ]
         first = self.clock.reserve(len(calls))
         return Order(kind, calls, payloads, how, first, due_of(kind, how, first))
 

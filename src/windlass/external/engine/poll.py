@@ -8,6 +8,7 @@ time-outs of its tasks still count.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 
 import msgspec
 
@@ -17,6 +18,7 @@ from windlass.core.face import FaceLoop, Workplace
 from windlass.core.finish.finish import lock_for
 from windlass.core.run.call import Calls
 from windlass.core.task.kind import Kind
+from windlass.core.trace.provider import recorder
 from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES
 from windlass.external import store
@@ -103,7 +105,7 @@ class Poll(FaceLoop):
         errors: list[str] = []
         handles = list({row.submission.handle or "" for row in rows})
         try:
-            found: object = self._polls.one(self._terms.system.poll, handles)
+            found = self._poll(handles)
             if not isinstance(found, Mapping):
                 raise TypeError(f"poll answered {found!r:.100}; it must answer a dict")
             for row in rows:
@@ -122,6 +124,17 @@ class Poll(FaceLoop):
             count_call = self._workplace.gate.breakers.count_call
             count_call(kind.name, kind.breaker, ok=bool(answers), is_probe=is_probe)
         return answers
+
+    def _poll(self, handles: list[str]) -> object:
+        traced = recorder()
+        if traced is None:
+            return self._polls.one(self._terms.system.poll, handles)
+        with traced.poll(self._kind.name, len(handles)):
+            # The call has a thread of its own, which must know the span.
+            inside = copy_context()
+            return self._polls.one(
+                lambda asked: inside.run(self._terms.system.poll, asked), handles
+            )
 
     def _hold_back(self, rows: Sequence[ExternalRow], *, worker: int) -> int:
         """The breaker is open: write only time-outs, and put off a full page for the next rows."""

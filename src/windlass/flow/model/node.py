@@ -18,6 +18,7 @@ import msgspec
 from windlass.errors import BadFlow
 from windlass.flow.model.graph import SKIPPED
 from windlass.value.outcome import Skip
+from windlass.value.payload import TRACE
 from windlass.value.task import KEEP_FAILED
 
 FILL = "windlass:fill"
@@ -176,6 +177,7 @@ def as_drawn(payload: str, names: Mapping[int, str]) -> tuple[str | None, dict[s
     if not is_to_fill(payload):
         return None, arguments_of(payload)
     blank = read_blank(payload)
+    blank.arguments.pop(TRACE, None)
     return blank.when, _filled(
         blank.arguments, lambda number, path: Result(names.get(number, str(number)), tuple(path))
     )
@@ -222,7 +224,8 @@ def keep_of(payload: str) -> int:
 
 def arguments_of(payload: str) -> dict[str, object]:
     """The arguments of a flow run or node, as they were given."""
-    return {name: value for name, value in _decode(payload).items() if name not in (RUN, FILL)}
+    reserved = (RUN, FILL, TRACE)
+    return {name: value for name, value in _decode(payload).items() if name not in reserved}
 
 
 class NodeCondition:

@@ -25,6 +25,7 @@ from windlass.core.task.kind import (
     make_kind,
 )
 from windlass.core.task.store import task
+from windlass.core.trace.provider import sending_of
 from windlass.database.connection import is_async, on_its_thread
 from windlass.errors import BadFlow, BadInput, DuplicateKey, UnknownFlow
 from windlass.flow.declare import (
@@ -217,15 +218,36 @@ class Flows:
         return drawing.checked()
 
     def start(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
-        """Write a flow run and its nodes, through all middlewares."""
+        """Write a flow run and its nodes, through all middlewares; traced, if the program traces.
+
+        The span of the start stands for the flow run, which its nodes are children of.
+        """
+        sending = sending_of(kind.name, 1)
+        if sending is None:
+            return self._through(kind, arguments, how)
+        with sending:
+            run = self._through(kind, arguments, replace(how, trace=sending.carrier))
+            sending.wrote(run.id)
+            return run
+
+    async def astart(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
+        """`start`, awaited; in the caller's transaction if `how` has an async connection."""
+        sending = sending_of(kind.name, 1)
+        if sending is None:
+            return await self._athrough(kind, arguments, how)
+        with sending:
+            run = await self._athrough(kind, arguments, replace(how, trace=sending.carrier))
+            sending.wrote(run.id)
+            return run
+
+    def _through(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
         around = self.finder.registry.hooks.middlewares
         if not around:
             return self._start(kind, arguments, how)
         context = _enqueued(kind, arguments, how)
         return call_through(around, context, lambda: self._start(kind, arguments, how))
 
-    async def astart(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
-        """`start`, awaited; in the caller's transaction if `how` has an async connection."""
+    async def _athrough(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
         around = self.finder.registry.hooks.middlewares
         if not around:
             return await self._astart(kind, arguments, how)

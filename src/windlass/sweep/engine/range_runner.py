@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec.structs import replace
 
@@ -28,6 +29,9 @@ from windlass.sweep.store.failed_item import FailedItem
 from windlass.sweep.store.range import Save
 from windlass.value.outcome import Cancelled, Failed, Retried, Snoozed, Succeeded
 from windlass.value.task import Claimed
+
+if TYPE_CHECKING:
+    from windlass.core.trace.recorder import PageSpan
 
 SAVE_EVERY = 1.0
 SAVE_APART = 0.25
@@ -79,6 +83,15 @@ class ItemRun(Run):
         else:
             given = [row for _, row in self.rows]
         return (given if terms.many else given[0],), {}
+
+
+class ReadRows(NamedTuple):
+    """Rows that were read, for one run that has not been issued."""
+
+    rows: Sequence[Row]
+    is_again: bool
+    is_last: bool
+    page: PageSpan | None
 
 
 @dataclass(eq=False)
@@ -240,7 +253,9 @@ class RangeRunner:
         self._failures: list[tuple[ItemRun, str]] = []
         self.tally = Tally()
         self._waiting = WaitingItems(clock)
-        self._entries: deque[tuple[Sequence[Row], bool, bool]] = deque()
+        self._entries: deque[ReadRows] = deque()
+        # The spans of pages that have not ended.
+        self._pages: list[PageSpan] = []
         self._rows_waiting = 0
         # All runs from the first that has not ended on, in the order of their keys.
         self._window: deque[ItemRun] = deque()
@@ -319,19 +334,34 @@ class RangeRunner:
     def _add_page(self, rows: Sequence[Row]) -> None:
         size = self.terms.batch if self.terms.many else 1
         is_again = self.again_to is not None
+        page = self._span_of(len(rows), runs=-(-len(rows) // size))
         for begin in range(0, len(rows), size):
             is_last = begin + size >= len(rows)
-            self._entries.append((rows[begin : begin + size], is_again, is_last))
+            self._entries.append(ReadRows(rows[begin : begin + size], is_again, is_last, page))
         self._rows_waiting += len(rows)
+
+    def _span_of(self, rows: int, *, runs: int) -> PageSpan | None:
+        """The span of a new page, if it is traced."""
+        observer = self.load.observer
+        page = None if observer is None else observer.page(self._task, rows=rows, runs=runs)
+        if page is not None:
+            self._pages = [each for each in self._pages if not each.is_over]
+            self._pages.append(page)
+        return page
+
+    def end_spans(self) -> None:
+        """The range is no longer here: end the spans of its pages, although not all items ran."""
+        for page in self._pages:
+            page.end()
 
     def issue(self, most: int) -> list[ItemRun]:
         """Up to `most` runs that may begin now; those that waited come first."""
         runs = self._waiting.take(most)
         while self._entries and len(runs) < most:
-            rows, is_again, is_last = self._entries.popleft()
-            self._rows_waiting -= len(rows)
-            run = ItemRun(self._task, self.load, rows, keeper=self)
-            run.is_again, run.is_last = is_again, is_last
+            entry = self._entries.popleft()
+            self._rows_waiting -= len(entry.rows)
+            run = ItemRun(self._task, self.load, entry.rows, keeper=self)
+            run.is_again, run.is_last, run.page = entry.is_again, entry.is_last, entry.page
             self._window.append(run)
             runs.append(run)
         return runs

@@ -146,6 +146,7 @@ class SweepRunner:
         if lost in self.ranges:
             self.ranges.remove(lost)
         self._workplace.in_flight.drop_kept(lost)
+        lost.end_spans()
 
     def drop_all(self) -> None:
         """The worker was marked left: nothing is ours."""

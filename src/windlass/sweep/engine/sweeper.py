@@ -147,6 +147,8 @@ class Sweeper(FaceLoop):
         if held:
             self._site.database.write_as(self._me, work, lost=None)
         for runner in self.runners:
+            for each in runner.ranges:
+                each.end_spans()
             runner.ranges.clear()
 
     def close(self) -> None:

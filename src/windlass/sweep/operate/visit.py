@@ -15,8 +15,7 @@ from windlass.core.limit.gate import Breakers, Rates
 from windlass.core.limit.store import Switch
 from windlass.core.limit.switch import held_back, setting_of
 from windlass.core.run.observe import observer_of
-from windlass.core.run.ready import KindLoad
-from windlass.core.run.runner import failure, success
+from windlass.core.run.ready import KindLoad, failure, success
 from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
 from windlass.core.task.hook import Hooks

@@ -22,6 +22,7 @@ from sqlalchemy.sql.expression import text
 
 from windlass.database.dialect.base import Dialect, Executor
 from windlass.database.schema import task
+from windlass.value.payload import without_trace
 from windlass.value.status import FINAL, Status
 from windlass.value.task import COUNTED_EXACTLY, NewNode, NewTask, TaskFilter, TaskView
 
@@ -35,6 +36,7 @@ DUE = (task.c.priority, task.c.due_at)
 UNENDED = tuple(status for status in Status if status not in FINAL)
 RETRIED = (Status.FAILED, Status.CANCELLED)
 
+PAYLOAD = TaskView.__struct_fields__.index("payload")
 VIEW = tuple(task.c["task_key" if name == "key" else name] for name in TaskView.__struct_fields__)
 
 
@@ -334,6 +336,7 @@ def view_of(row: Sequence[Any]) -> TaskView:
     values = list(row)
     values[3] = Status(values[3])
     values[14] = None if values[14] is None else Status(values[14])
+    values[PAYLOAD] = without_trace(values[PAYLOAD])
     return TaskView(*values)
 
 

@@ -1,0 +1,1 @@
+"""OpenTelemetry: spans and metrics of what is enqueued and run, if the program wants them."""

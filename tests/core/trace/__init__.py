@@ -1,0 +1,1 @@
+"""OpenTelemetry: what is traced, measured and carried in rows."""
