@@ -8,9 +8,10 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
@@ -19,7 +20,9 @@ import msgspec
 from windlass import telemetry
 from windlass.cli.log import Shown
 from windlass.fork import CHILD
+from windlass.value.metric import Sample
 from windlass.value.pulse import Pulse, Report
+from windlass.watch.metric.table import HEARTBEAT_AGE
 
 if TYPE_CHECKING:
     from windlass.app import AnyWorker
@@ -28,6 +31,8 @@ CHECK_SECONDS = 0.2
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 10.0
 STEADY_SECONDS = 10.0
+# A worker process reports every half second, and its metrics with every fourth report.
+PULSES_PER_SAMPLE = 4
 # A process that has not reported for so long takes no work.
 SILENT_SECONDS = 5.0
 
@@ -45,6 +50,10 @@ class Child:
     pulse: Pulse = NO_PULSE
     trouble: str | None = NOT_JOINED
     reported_at: float = 0.0
+    # What it has counted, when, and what its dead predecessors had.
+    samples: list[Sample] = field(default_factory=list)
+    sampled_at: float = 0.0
+    samples_before: list[Sample] = field(default_factory=list)
     stops_sent: int = 0
     done_before: int = 0
     failed_before: int = 0
@@ -84,7 +93,16 @@ class Child:
         self.process = None
         self.done_before += self.pulse.done
         self.failed_before += self.pulse.failed
+        self._keep_samples()
         self.pulse, self.trouble = NO_PULSE, NOT_JOINED
+
+    def _keep_samples(self) -> None:
+        """What the process did still counts."""
+        if self.samples:
+            from windlass.watch.metric.process import lasting, together
+
+            self.samples_before = together([self.samples_before, lasting(self.samples)])
+            self.samples = []
 
     def signal(self, number: int) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -101,6 +119,8 @@ class Child:
             else:
                 self.pulse, self.trouble = report.pulse, report.trouble
                 self.reported_at = time.monotonic()
+                if report.samples is not None:
+                    self.samples, self.sampled_at = report.samples, self.reported_at
 
 
 class Supervisor:
@@ -128,6 +148,15 @@ class Supervisor:
             done=sum(child.done_before + child.pulse.done for child in self._children),
             failed=sum(child.failed_before + child.pulse.failed for child in self._children),
         )
+
+    def samples(self) -> list[Sample]:
+        """The metrics of all children together; those that died still count."""
+        from windlass.watch.metric.process import together
+
+        now, parts = time.monotonic(), []
+        for child in self._children:
+            parts += [child.samples_before, aged(child.samples, now - child.sampled_at)]
+        return together(parts)
 
     def trouble(self) -> str | None:
         """Why no process takes work now; None if one does."""
@@ -174,16 +203,27 @@ class Supervisor:
         self._stop_asked += 1
 
 
-def send_pulses(worker: AnyWorker) -> None:
+def aged(samples: list[Sample], seconds: float) -> list[Sample]:
+    """What was measured `seconds` ago, as it is now: a heartbeat since then would be reported."""
+    return [
+        Sample(each.name, each.labels, each.value + seconds) if each.name == HEARTBEAT_AGE else each
+        for each in samples
+    ]
+
+
+def send_pulses(worker: AnyWorker, samples: Callable[[], list[Sample]] | None = None) -> None:
     """Send this worker's numbers to the supervisor; stop the worker when that is gone."""
     supervisor = int(os.environ[CHILD])
 
     def send() -> None:
-        while True:
+        for turn in count():
             if os.getppid() != supervisor:
                 worker.stop()
                 return
-            report = Report(worker.pulse(), worker.trouble())
+            is_time = samples is not None and turn % PULSES_PER_SAMPLE == 0
+            report = Report(
+                worker.pulse(), worker.trouble(), samples() if samples and is_time else None
+            )
             try:
                 sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
                 sys.stdout.buffer.flush()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from windlass.value.metric import Sample
+
 
 @dataclass(frozen=True)
 class Pulse:
@@ -22,3 +24,5 @@ class Report:
 
     pulse: Pulse
     trouble: str | None
+    # What it has counted, if metrics are asked for.
+    samples: list[Sample] | None = None

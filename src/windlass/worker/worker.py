@@ -22,6 +22,7 @@ from windlass.core.limit.gate import Breakers, Gate, Rates
 from windlass.core.limit.switch import Switchboard
 from windlass.core.loop import Loop
 from windlass.core.maintenance import Maintenance
+from windlass.core.meter import WorkerState
 from windlass.core.ring.heartbeat import Heartbeat
 from windlass.core.ring.member import connect
 from windlass.core.ring.ring import Mark, Ring
@@ -137,12 +138,16 @@ class Worker:
 
     async def run(self) -> None:
         """Join, work, and leave. Leaves and raises if one of its loops ends."""
-        hooks = self._hooks
+        hooks, meter = self._hooks, self._registry.meter
         if hooks is not None and hooks.starts:
             await hooks.start()
+        if meter is not None:
+            meter.began(self)
         try:
             await self._run()
         finally:
+            if meter is not None:
+                meter.ended(self)
             # However it ended: nothing beats for it any more.
             self.heartbeat.let_go()
             if hooks is not None and hooks.stops:
@@ -218,6 +223,25 @@ class Worker:
             done=self.finish.done + sum(loop.done for loop in self.face_loops),
             failed=self.finish.failed + sum(loop.failed for loop in self.face_loops),
             abandoned=in_flight.abandoned,
+        )
+
+    def state(self) -> WorkerState:
+        """What it has now, for metrics."""
+        in_flight = self.in_flight
+        loads = in_flight.loads.items()
+        # A worker for one row has a heartbeat for a moment only, and owns nothing.
+        is_member = self._only is None and in_flight.owner is not None
+        return WorkerState(
+            shard=str(self._shard.index),
+            started={name: load.ended + load.running for name, load in loads},
+            running={name: load.running for name, load in loads},
+            ready={name: load.queued for name, load in loads},
+            in_flight=len(in_flight.running) + len(in_flight.queues) + len(in_flight.ended),
+            concurrency=in_flight.concurrency,
+            abandoned_threads=in_flight.abandoned,
+            heartbeat_age=self.heartbeat.age if is_member else None,
+            buckets=sum(map(len, self.ring.share.runs)),
+            is_guarded=self.heartbeat.is_guarded,
         )
 
     def _make_in_flight(self) -> InFlight:

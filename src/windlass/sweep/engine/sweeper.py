@@ -222,6 +222,8 @@ class Sweeper(FaceLoop):
                 runner.unsaved_tallies.append(tally)
             raise
         self._obey(moves if is_alive else [])
+        if is_alive:
+            self._measure(tallies, now)
         self.failed += sum(tally.failed for _, tally in tallies)
         self.done += sum(tally.done + tally.failed for _, tally in tallies)
         for runner, each, save in saves:
@@ -242,6 +244,16 @@ class Sweeper(FaceLoop):
             every = {run.task.id for run in tally.outcomes}
             moves += self._workplace.gate.breakers.note(connection, tally.outcomes, every, now=now)
         return moves
+
+    def _measure(self, tallies: list[tuple[SweepRunner, Tally]], now: int) -> None:
+        """Count what has ended for metrics, if they are asked for."""
+        meter = self._site.registry.meter
+        if meter is None or not tallies:
+            return
+        durations: dict[str, list[float]] = {}
+        for runner, tally in tallies:
+            durations.setdefault(runner.name, []).extend(tally.durations)
+        meter.swept(_counts(tallies, self._me, now), durations)
 
     def _obey(self, moves: list[Move]) -> None:
         """Take back the queued items of a sweep whose breaker has just opened."""
