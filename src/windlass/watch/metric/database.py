@@ -11,6 +11,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Protocol
 
 from windlass.clock import SECOND, Clock
@@ -87,24 +88,26 @@ class DatabaseMetrics:
     def _shards(self) -> dict[Shard, list[Sample]]:
         """The samples of each shard that answers."""
         fleet = self._app.fleet
+        single = fleet.single
         try:
-            fleet.prepare()
-            return dict(fleet.fan_out(self._shard).found)
+            # Several shards are asked hastily anyway.
+            with nullcontext() if single is None else single.database.hasty(FEW_TRIES):
+                fleet.prepare()
+                return dict(fleet.fan_out(self._shard).found)
         except OUTAGES:
             return {}
 
     def _shard(self, shard: Shard) -> list[Sample]:
         began = time.monotonic()
-        with shard.database.hasty(FEW_TRIES):
-            now = shard.clock.fresh()
-            samples = shard.database.read(
-                lambda connection: [
-                    *self._due(connection, shard, now),
-                    *self._held_back(connection, shard, now),
-                    *_ring(connection, str(shard.index), now),
-                    *_alerts(connection, str(shard.index), now),
-                ]
-            )
+        now = shard.clock.fresh()
+        samples = shard.database.read(
+            lambda connection: [
+                *self._due(connection, shard, now),
+                *self._held_back(connection, shard, now),
+                *_ring(connection, str(shard.index), now),
+                *_alerts(connection, str(shard.index), now),
+            ]
+        )
         seconds = time.monotonic() - began
         return [*samples, Sample("windlass_shard_read_seconds", (str(shard.index),), seconds)]
 
