@@ -199,8 +199,12 @@ def test_a_stopped_worker_process_has_an_old_heartbeat(folder, sqlite_shop):
         found = scraped(port)
         return found and found("worker_heartbeat_age_seconds", shard="1")
 
+    def both_work():
+        found = scraped(port)
+        return found and found("worker_concurrency") == 200 and age() is not None
+
     with running(folder, "worker", f"{sqlite_shop}:app", *options) as process:
-        eventually(lambda: age() is not None, timeout=90, what="a heartbeat")
+        eventually(both_work, timeout=90, what="two workers")
         child = children_of(process.pid)[0]
 
         os.kill(child, signal.SIGSTOP)
