@@ -3,14 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from windlass.value.metric import CALL_BOUNDS, RUN_BOUNDS, Histogram, Sample
+from windlass.value.metric import CALL_BOUNDS, RUN_BOUNDS, Distribution, MetricValue
 
 VALUES = st.lists(st.one_of(st.floats(0, 10_000), st.sampled_from(RUN_BOUNDS)), max_size=200)
 
 
 @given(VALUES)
 def test_values_counted_together_are_in_the_buckets_of_values_counted_one_by_one(values):
-    together, apart = Histogram(RUN_BOUNDS), Histogram(RUN_BOUNDS)
+    together, apart = Distribution(RUN_BOUNDS), Distribution(RUN_BOUNDS)
 
     together.observe_all(list(values))
     for value in values:
@@ -22,7 +22,7 @@ def test_values_counted_together_are_in_the_buckets_of_values_counted_one_by_one
 
 @given(VALUES)
 def test_a_bucket_has_the_values_up_to_its_bound(values):
-    histogram = Histogram(RUN_BOUNDS)
+    histogram = Distribution(RUN_BOUNDS)
 
     histogram.observe_all(list(values))
 
@@ -37,7 +37,7 @@ def test_bounds_grow():
 
 
 def test_samples_of_two_processes_add_up():
-    one = Sample("seconds", ("mail",), 1.5, [1, 2])
-    other = Sample("seconds", ("mail",), 0.5, [0, 3])
+    one = MetricValue("seconds", ("mail",), 1.5, [1, 2])
+    other = MetricValue("seconds", ("mail",), 0.5, [0, 3])
 
-    assert one.plus(other) == Sample("seconds", ("mail",), 2.0, [1, 5])
+    assert one.plus(other) == MetricValue("seconds", ("mail",), 2.0, [1, 5])

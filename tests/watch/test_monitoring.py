@@ -10,7 +10,7 @@ import yaml
 
 from tests.tidy.source import ROOT
 from windlass.telemetry import WORDS
-from windlass.value.metric import Sample
+from windlass.value.metric import MetricValue
 from windlass.watch.metric.exposition import expose
 from windlass.watch.metric.table import DATABASE, METRICS, PROCESS, Metric
 
@@ -205,7 +205,7 @@ def test_promtool_takes_the_rules_and_every_expression_of_the_dashboard(tmp_path
 @needs_promtool
 def test_promtool_has_nothing_to_say_about_the_names():
     samples = [
-        Sample(
+        MetricValue(
             metric.name,
             tuple("x" for _ in metric.labels),
             1.0,

@@ -49,7 +49,7 @@ class Request(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Page:
+class GuardedPage:
     """A page that is not for everyone: for clients with the token; without one, for this machine.
 
     A browser on this machine may be led here by the name of another site, so that name is checked.
@@ -91,7 +91,7 @@ def guarded_page(
             f"the token of --metrics has {len(token)} characters; give it at least "
             f"{SHORTEST_TOKEN}, as `openssl rand -base64 32` prints them"
         )
-    return Page(make, token)
+    return GuardedPage(make, token)
 
 
 def health_page(problem: str | None) -> PlainAnswer:

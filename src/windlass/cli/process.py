@@ -38,7 +38,7 @@ from windlass.fork import CHILD
 
 if TYPE_CHECKING:
     from windlass.app import AnyWorker, App
-    from windlass.value.metric import Sample
+    from windlass.value.metric import MetricValue
     from windlass.web.link import Link
     from windlass.web.proxy import Proxy
 
@@ -288,7 +288,7 @@ class _Served:
         *,
         fatal: Callable[[], str | None],
         trouble: Callable[[], str | None],
-        samples: Callable[[], list[Sample]],
+        samples: Callable[[], list[MetricValue]],
     ) -> None:
         """Serve from now on; one server, if both are at one address."""
         pages: dict[str, dict[str, Callable[[Request], PlainAnswer]]] = {}
@@ -304,7 +304,7 @@ class _Served:
             Endpoint(address, found).start()
 
 
-def _metrics_page(samples: list[Sample]) -> PlainAnswer:
+def _metrics_page(samples: list[MetricValue]) -> PlainAnswer:
     from windlass.watch.metric.exposition import expose
 
     made = expose(samples)
@@ -315,7 +315,7 @@ def _run_worker(
     made: AnyWorker,
     app: App,
     console: Console | None,
-    samples: Callable[[], list[Sample]] | None = None,
+    samples: Callable[[], list[MetricValue]] | None = None,
 ) -> int:
     """Run one worker in this process until a signal stops it; returns the exit code."""
     is_child = CHILD in os.environ

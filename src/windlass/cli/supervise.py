@@ -20,8 +20,7 @@ import msgspec
 from windlass import telemetry
 from windlass.cli.log import Shown
 from windlass.fork import CHILD
-from windlass.value.metric import Sample
-from windlass.value.pulse import Pulse, Report
+from windlass.value.metric import MetricValue, Pulse, Report
 from windlass.watch.metric.table import HEARTBEAT_AGE
 
 if TYPE_CHECKING:
@@ -51,9 +50,9 @@ class Child:
     trouble: str | None = NOT_JOINED
     reported_at: float = 0.0
     # What it has counted, when, and what its dead predecessors had.
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[MetricValue] = field(default_factory=list)
     sampled_at: float = 0.0
-    samples_before: list[Sample] = field(default_factory=list)
+    samples_before: list[MetricValue] = field(default_factory=list)
     stops_sent: int = 0
     done_before: int = 0
     failed_before: int = 0
@@ -149,7 +148,7 @@ class Supervisor:
             failed=sum(child.failed_before + child.pulse.failed for child in self._children),
         )
 
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[MetricValue]:
         """The metrics of all children together; those that died still count."""
         from windlass.watch.metric.process import together
 
@@ -203,15 +202,17 @@ class Supervisor:
         self._stop_asked += 1
 
 
-def aged(samples: list[Sample], seconds: float) -> list[Sample]:
+def aged(samples: list[MetricValue], seconds: float) -> list[MetricValue]:
     """What was measured `seconds` ago, as it is now: a heartbeat since then would be reported."""
     return [
-        Sample(each.name, each.labels, each.value + seconds) if each.name == HEARTBEAT_AGE else each
+        MetricValue(each.name, each.labels, each.value + seconds)
+        if each.name == HEARTBEAT_AGE
+        else each
         for each in samples
     ]
 
 
-def send_pulses(worker: AnyWorker, samples: Callable[[], list[Sample]] | None = None) -> None:
+def send_pulses(worker: AnyWorker, samples: Callable[[], list[MetricValue]] | None = None) -> None:
     """Send this worker's numbers to the supervisor; stop the worker when that is gone."""
     supervisor = int(os.environ[CHILD])
 

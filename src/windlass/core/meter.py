@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from windlass import telemetry
 from windlass.fork import watch_forks
-from windlass.value.metric import CALL_BOUNDS, RUN_BOUNDS, Histogram
+from windlass.value.metric import CALL_BOUNDS, RUN_BOUNDS, Distribution
 from windlass.value.outcome import Snoozed
 
 if TYPE_CHECKING:
@@ -57,8 +57,8 @@ class KindMeter:
     done: int = 0
     failed: int = 0
     retried: int = 0
-    duration: Histogram = field(default_factory=lambda: Histogram(RUN_BOUNDS))
-    wait: Histogram = field(default_factory=lambda: Histogram(RUN_BOUNDS))
+    duration: Distribution = field(default_factory=lambda: Distribution(RUN_BOUNDS))
+    wait: Distribution = field(default_factory=lambda: Distribution(RUN_BOUNDS))
 
 
 class Meter:
@@ -73,9 +73,9 @@ class Meter:
         self.lock = threading.Lock()
         self.enqueued: Counter[str] = Counter()
         self.kinds: dict[str, KindMeter] = {}
-        self.claims = Histogram(CALL_BOUNDS)
+        self.claims = Distribution(CALL_BOUNDS)
         self.claimed_rows: Counter[str] = Counter()
-        self.commits = Histogram(CALL_BOUNDS)
+        self.commits = Distribution(CALL_BOUNDS)
         self.committed_rows = 0
         # The runs of workers that have left.
         self.started_before: Counter[str] = Counter()

@@ -1,9 +1,10 @@
-"""Numbers for metrics: histograms that count by group, and samples that processes add up."""
+"""Numbers of a process: its pulse for the terminal, and values of metrics that processes add up."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import msgspec
 
@@ -12,7 +13,7 @@ RUN_BOUNDS = (0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 6
 CALL_BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 
 
-class Histogram:
+class Distribution:
     """How many values were in each bucket, and their sum. The caller has a lock."""
 
     __slots__ = ("bounds", "counts", "total")
@@ -46,7 +47,7 @@ class Histogram:
         self.counts[last] += len(values) - before
 
 
-class Sample(msgspec.Struct, frozen=True, array_like=True):
+class MetricValue(msgspec.Struct, frozen=True, array_like=True):
     """One value of a metric; of a histogram, the sum of its values and the count of each bucket."""
 
     name: str
@@ -59,9 +60,30 @@ class Sample(msgspec.Struct, frozen=True, array_like=True):
         """Samples of the same place are the same number in several processes."""
         return self.name, self.labels
 
-    def plus(self, other: Sample) -> Sample:
+    def plus(self, other: MetricValue) -> MetricValue:
         """Both together."""
         counts = self.counts
         if counts is not None and other.counts is not None:
             counts = [mine + its for mine, its in zip(counts, other.counts, strict=True)]
-        return Sample(self.name, self.labels, self.value + other.value, counts)
+        return MetricValue(self.name, self.labels, self.value + other.value, counts)
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """How many tasks a worker runs and has queued, and what became of the others."""
+
+    running: int
+    queued: int
+    done: int
+    failed: int
+    abandoned: int
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a worker process tells its supervisor; `trouble` is why it takes no work."""
+
+    pulse: Pulse
+    trouble: str | None
+    # What it has counted, if metrics are asked for.
+    samples: list[MetricValue] | None = None

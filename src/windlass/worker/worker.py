@@ -35,8 +35,8 @@ from windlass.core.task.kind import Kind, Registry
 from windlass.core.wake.bell import listener_of
 from windlass.database.version import VERSION
 from windlass.errors import WindlassError
+from windlass.value.metric import Pulse
 from windlass.value.payload import LARGEST_PAYLOAD
-from windlass.value.pulse import Pulse
 
 
 @dataclass(frozen=True)

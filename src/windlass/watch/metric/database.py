@@ -30,7 +30,7 @@ from windlass.errors import DatabaseUnavailable
 from windlass.rolling.operate import freshness
 from windlass.sweep.model import is_sweep
 from windlass.sweep.operate.sweep import Sweep, Sweeps
-from windlass.value.metric import Sample
+from windlass.value.metric import MetricValue
 from windlass.watch.metric.process import names_of
 from windlass.watch.metric.table import MOST_KINDS, OTHER
 from windlass.watch.store import alert
@@ -57,10 +57,10 @@ class DatabaseMetrics:
     def __init__(self, app: Watched) -> None:
         self._app = app
         self._lock = threading.Lock()
-        self._kept: list[Sample] = []
+        self._kept: list[MetricValue] = []
         self._read_at = float("-inf")
 
-    def samples(self) -> list[Sample]:
+    def samples(self) -> list[MetricValue]:
         """What the databases say now, or said a few seconds ago."""
         if not self._lock.acquire(timeout=PATIENCE_SECONDS):
             # Another scrape waits for the database; this one must not take one more thread.
@@ -73,19 +73,19 @@ class DatabaseMetrics:
         finally:
             self._lock.release()
 
-    def _read(self) -> Iterator[Sample]:
+    def _read(self) -> Iterator[MetricValue]:
         up = self._shards()
         for samples in up.values():
             yield from samples
         for shard in self._app.fleet.shards:
-            yield Sample("windlass_shard_up", (str(shard.index),), int(shard in up))
+            yield MetricValue("windlass_shard_up", (str(shard.index),), int(shard in up))
         if not up:
             return
         # One more sort of figures is one more line, such as the states of promises.
         yield from self._rolling()
         yield from self._sweeps()
 
-    def _shards(self) -> dict[Shard, list[Sample]]:
+    def _shards(self) -> dict[Shard, list[MetricValue]]:
         """The samples of each shard that answers."""
         fleet = self._app.fleet
         single = fleet.single
@@ -97,7 +97,7 @@ class DatabaseMetrics:
         except OUTAGES:
             return {}
 
-    def _shard(self, shard: Shard) -> list[Sample]:
+    def _shard(self, shard: Shard) -> list[MetricValue]:
         began = time.monotonic()
         now = shard.clock.fresh()
         samples = shard.database.read(
@@ -109,9 +109,9 @@ class DatabaseMetrics:
             ]
         )
         seconds = time.monotonic() - began
-        return [*samples, Sample("windlass_shard_read_seconds", (str(shard.index),), seconds)]
+        return [*samples, MetricValue("windlass_shard_read_seconds", (str(shard.index),), seconds)]
 
-    def _due(self, connection: Connection, shard: Shard, now: int) -> Iterator[Sample]:
+    def _due(self, connection: Connection, shard: Shard, now: int) -> Iterator[MetricValue]:
         kinds, names = self._app.registry.kinds, names_of(self._app.registry)
         until = {name: kind.due_until(now) for name, kind in kinds.items() if kind.has_rows}
         # Our own kinds, and kinds that other apps or nobody declares.
@@ -127,10 +127,10 @@ class DatabaseMetrics:
             oldest[label] = max(oldest.get(label, 0), waited)
         for label, count in due.items():
             place = (label, str(shard.index))
-            yield Sample("windlass_task_due", place, count)
-            yield Sample("windlass_task_oldest_due_age_seconds", place, oldest[label] / SECOND)
+            yield MetricValue("windlass_task_due", place, count)
+            yield MetricValue("windlass_task_oldest_due_age_seconds", place, oldest[label] / SECOND)
 
-    def _held_back(self, connection: Connection, shard: Shard, now: int) -> Iterator[Sample]:
+    def _held_back(self, connection: Connection, shard: Shard, now: int) -> Iterator[MetricValue]:
         names = names_of(self._app.registry)
         switches = limit_store.switches(connection)
         states: dict[str, list[int]] = {}
@@ -145,11 +145,11 @@ class DatabaseMetrics:
             states[names.of(name)] = list(map(max, worst, state))
         for label, (breaker, off, closed) in states.items():
             place = (label, str(shard.index))
-            yield Sample("windlass_breaker_state", place, breaker)
-            yield Sample("windlass_switch_off", place, off)
-            yield Sample("windlass_window_closed", place, closed)
+            yield MetricValue("windlass_breaker_state", place, breaker)
+            yield MetricValue("windlass_switch_off", place, off)
+            yield MetricValue("windlass_window_closed", place, closed)
 
-    def _rolling(self) -> Iterator[Sample]:
+    def _rolling(self) -> Iterator[MetricValue]:
         app, names = self._app, names_of(self._app.registry)
         for name, kind in app.registry.kinds.items():
             if kind.period is None or names.of(name) == OTHER:
@@ -165,33 +165,33 @@ class DatabaseMetrics:
                 "actual_rate": found.actual_rate,
             }
             for what, value in values.items():
-                yield Sample(f"windlass_rolling_{what}", (name,), value)
+                yield MetricValue(f"windlass_rolling_{what}", (name,), value)
 
-    def _sweeps(self) -> Iterator[Sample]:
+    def _sweeps(self) -> Iterator[MetricValue]:
         names = names_of(self._app.registry)
         for name, kind in self._app.registry.kinds.items():
             if not is_sweep(kind) or names.of(name) == OTHER:
                 continue
             found = Sweep(self._app.sweeps, kind).progress()
-            yield Sample("windlass_sweep_round", (name,), found.round)
-            yield Sample("windlass_sweep_running", (name,), int(found.is_running))
-            yield Sample("windlass_sweep_done", (name,), found.done)
-            yield Sample("windlass_sweep_failed", (name,), found.failed)
+            yield MetricValue("windlass_sweep_round", (name,), found.round)
+            yield MetricValue("windlass_sweep_running", (name,), int(found.is_running))
+            yield MetricValue("windlass_sweep_done", (name,), found.done)
+            yield MetricValue("windlass_sweep_failed", (name,), found.failed)
             if found.percent is not None:
-                yield Sample("windlass_sweep_progress_ratio", (name,), found.percent / 100)
+                yield MetricValue("windlass_sweep_progress_ratio", (name,), found.percent / 100)
 
 
-def _ring(connection: Connection, shard: str, now: int) -> Iterator[Sample]:
+def _ring(connection: Connection, shard: str, now: int) -> Iterator[MetricValue]:
     workers = ring_store.workers(connection)
     alive = sum(bool(each.kinds) and each.lease_until >= now for each in workers)
-    yield Sample("windlass_worker_alive", (shard,), alive)
+    yield MetricValue("windlass_worker_alive", (shard,), alive)
     buckets = ring_store.buckets(connection)
     unowned = sum(each.owner is None for each in buckets.values())
-    yield Sample("windlass_bucket_unowned", (shard,), unowned)
+    yield MetricValue("windlass_bucket_unowned", (shard,), unowned)
 
 
-def _alerts(connection: Connection, shard: str, now: int) -> Iterator[Sample]:
+def _alerts(connection: Connection, shard: str, now: int) -> Iterator[MetricValue]:
     newest = alert.listing(connection, limit=ALERTS_READ, now=now)
     found: Counter[str] = Counter(each.severity for each in newest if each.is_open)
     for severity in map(str, Severity):
-        yield Sample("windlass_alert_open", (severity, shard), found[severity])
+        yield MetricValue("windlass_alert_open", (severity, shard), found[severity])

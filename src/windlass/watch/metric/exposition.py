@@ -7,7 +7,7 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, NamedTuple
 
 from windlass.errors import WindlassError
-from windlass.value.metric import Sample
+from windlass.value.metric import MetricValue
 from windlass.watch.metric.table import METRICS, Metric
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ NOT_INSTALLED = (
     "metrics need prometheus-client, which is not installed; run: pip install 'windlass[metrics]'"
 )
 
-Read = Callable[[], Iterable[Sample]]
+Read = Callable[[], Iterable[MetricValue]]
 
 
 class Exposition(NamedTuple):
@@ -61,7 +61,7 @@ def collector(*reads: Read) -> Collector:
     return WindlassCollector()
 
 
-def expose(samples: Iterable[Sample]) -> Exposition:
+def expose(samples: Iterable[MetricValue]) -> Exposition:
     """The samples as the page that Prometheus reads."""
     need_client()
     from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
@@ -81,9 +81,9 @@ def default_registry() -> CollectorRegistry:
     return REGISTRY
 
 
-def _families(samples: Iterable[Sample]) -> Iterator[Family]:
+def _families(samples: Iterable[MetricValue]) -> Iterator[Family]:
     """The samples by metric, in the order of the table."""
-    by_name: dict[str, list[Sample]] = {}
+    by_name: dict[str, list[MetricValue]] = {}
     for sample in samples:
         by_name.setdefault(sample.name, []).append(sample)
     for name, metric in METRICS.items():
@@ -91,7 +91,7 @@ def _families(samples: Iterable[Sample]) -> Iterator[Family]:
             yield _family(metric, by_name[name])
 
 
-def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
+def _family(metric: Metric, samples: Iterable[MetricValue]) -> Family:
     from prometheus_client.metrics_core import (
         CounterMetricFamily,
         GaugeMetricFamily,
