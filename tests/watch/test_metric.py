@@ -1,5 +1,6 @@
 """What a process counts for metrics, and what the database says."""
 
+import asyncio
 import math
 import threading
 from collections import Counter
@@ -12,6 +13,7 @@ from tests.watch.metered import Scrape
 from windlass import App, Keys, Retry, Snooze, __version__, metrics
 from windlass.ledger import Ledger, OutOfStock
 from windlass.ledger.engine import tally
+from windlass.telemetry import LOG_ONLY, WORDS
 from windlass.watch.metric.database import DatabaseMetrics
 from windlass.watch.metric.exposition import expose
 from windlass.watch.metric.process import lasting, measure, samples, together
@@ -190,6 +192,31 @@ def test_items_of_sweeps_are_counted(app):
     assert found("task_failed_total", kind="offer") == 1
     assert found("task_duration_seconds_count", kind="offer") == 50
     assert found("task_wait_seconds_count", kind="offer") == 0
+
+
+def test_every_event_is_there_before_it_happens(shop, events):
+    before = scrape(shop)
+    shop.pay.enqueue(7)
+    shop.drain()
+    after = scrape(shop)
+
+    happened = Counter(name for name, _ in events)
+    assert happened["task.retried"] == 1
+    for name in WORDS.keys() - LOG_ONLY:
+        counted = after("event_total", event=name) - before("event_total", event=name)
+        assert counted == happened[name], name
+
+
+def test_a_worker_that_was_made_before_counts_nothing(app):
+    @app.task
+    async def mail() -> None: ...
+
+    mail.enqueue()
+    worker = app.worker(until_idle=True)
+    measure(app.registry)
+    asyncio.run(worker.run())
+
+    assert scrape(app).kinds("task_started_total") == set()
 
 
 def test_without_a_meter_nothing_is_counted(app):

@@ -246,6 +246,7 @@ def dev(
         loaded = load_app(app)
         console = _begin_logs(as_json=as_json)
         loaded.prepare()
+        _measure(loaded)
         made = loaded.worker(kinds=kind, concurrency=concurrency)
         with _console_beside(loaded, host=host, port=port, secret=secret, folder=folder):
             code = _run_worker(made, loaded, console)
@@ -302,6 +303,15 @@ class _Served:
             pages.setdefault(self.metrics, {})["/metrics"] = page
         for address, found in pages.items():
             Endpoint(address, found).start()
+
+
+def _measure(app: App) -> None:
+    """Count what the worker does, if the console beside it can expose that."""
+    from windlass.watch.metric.exposition import is_installed
+    from windlass.watch.metric.process import measure
+
+    if is_installed():
+        measure(app.registry)
 
 
 def _metrics_page(samples: list[MetricValue]) -> PlainAnswer:

@@ -95,6 +95,8 @@ class Worker:
         self._hooks = None if is_helper else registry.hooks
         self._shard = shard
         self._registry = registry
+        # All its parts count, or none: metrics may be asked for later.
+        self._meter = registry.meter
         self._kinds = kinds
         self._settings = settings
         self._only = only
@@ -138,7 +140,7 @@ class Worker:
 
     async def run(self) -> None:
         """Join, work, and leave. Leaves and raises if one of its loops ends."""
-        hooks, meter = self._hooks, self._registry.meter
+        hooks, meter = self._hooks, self._meter
         if hooks is not None and hooks.starts:
             await hooks.start()
         if meter is not None:

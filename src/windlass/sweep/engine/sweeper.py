@@ -62,6 +62,7 @@ class Sweeper(FaceLoop):
         self._workplace = workplace
         self._site = workplace.site
         self._in_flight = workplace.in_flight
+        self._meter = workplace.site.registry.meter
         threads = THREADS if len(kinds) == 1 else FEWEST_THREADS
         self.runners = [
             SweepRunner(kind, workplace, threads=threads, wake=self.wake) for kind in kinds
@@ -247,7 +248,7 @@ class Sweeper(FaceLoop):
 
     def _measure(self, tallies: list[tuple[SweepRunner, Tally]], now: int) -> None:
         """Count what has ended for metrics, if they are asked for."""
-        meter = self._site.registry.meter
+        meter = self._meter
         if meter is None or not tallies:
             return
         durations: dict[str, list[float]] = {}

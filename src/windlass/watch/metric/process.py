@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
+from windlass import telemetry
 from windlass.core import meter as metering
 from windlass.core.meter import KindMeter, Meter, WorkerState
 from windlass.core.task.kind import Registry
@@ -16,6 +17,8 @@ from windlass.value.metric import Distribution, MetricValue
 from windlass.watch.engine.deliver import DELIVER
 from windlass.watch.metric.table import METRICS, OTHER, KindNames
 
+# All of them from the beginning: the increase of a series that is new is not known.
+EVENTS = tuple(name for name in telemetry.WORDS if name not in telemetry.LOG_ONLY)
 WAYS = ("read", "written", "rescued", "handed_off")
 SEVERAL = {"max": max, "min": min}
 
@@ -46,7 +49,7 @@ def samples(registry: Registry) -> list[MetricValue]:
     made = [
         MetricValue("windlass_info", (_version(),), 1.0),
         *_each("windlass_task_enqueued_total", enqueued),
-        *_each("windlass_event_total", Counter(metering.events)),
+        *_each("windlass_event_total", {name: metering.events[name] for name in EVENTS}),
         *_each("windlass_ledger_movement_total", movements),
     ]
     if workers or before:
