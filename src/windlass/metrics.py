@@ -32,7 +32,8 @@ def register(
     process.measure(app.registry)
     reads = [lambda: process.samples(app.registry)]
     if database:
-        reads.append(DatabaseMetrics(app).samples)
+        # An error would take the other metrics of the process away.
+        reads.append(DatabaseMetrics(app).samples_if_known)
     made = exposition.collector(*reads)
     (exposition.default_registry() if registry is None else registry).register(made)
     return made

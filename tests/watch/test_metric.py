@@ -2,18 +2,24 @@
 
 import asyncio
 import math
+import subprocess
+import sys
 import threading
 from collections import Counter
+from contextlib import closing
 
+import msgspec
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from sqlalchemy import event
 
 from tests.watch.metered import Scrape
 from windlass import App, Keys, Retry, Snooze, __version__, metrics
+from windlass.cli.supervise import Supervisor
 from windlass.ledger import Ledger, OutOfStock
 from windlass.ledger.engine import tally
 from windlass.telemetry import LOG_ONLY, WORDS
+from windlass.value.metric import Pulse, Report
 from windlass.watch.metric.database import DatabaseMetrics
 from windlass.watch.metric.exposition import expose
 from windlass.watch.metric.process import lasting, measure, samples, together
@@ -299,6 +305,64 @@ def test_users_register_windlass_in_their_own_registry(app):
     assert found("task_enqueued_total", kind="mail") == 1
     assert found("task_due", kind="mail", shard="1") == 1
     assert generate_latest(registry) == b""
+
+
+def test_metrics_of_users_survive_a_database_without_tables(empty_database_url):
+    with closing(App(empty_database_url)) as app:
+        registry = CollectorRegistry()
+        metrics.register(app, registry, database=True)
+
+        found = Scrape(generate_latest(registry).decode())
+
+    assert found("info", version=__version__) == 1
+
+
+async def test_two_workers_of_one_process_are_one_figure(app):
+    @app.task
+    async def mail() -> None: ...
+
+    measure(app.registry)
+    workers = [app.worker(concurrency=10) for _ in range(2)]
+    running = [asyncio.create_task(worker.run()) for worker in workers]
+    try:
+
+        def both_work():
+            found = scrape(app)
+            return found("worker_buckets", shard="1") == 256 and found("worker_concurrency") == 10
+
+        while not both_work():
+            await asyncio.sleep(0.01)
+    finally:
+        for worker in workers:
+            worker.stop()
+        await asyncio.gather(*running)
+
+
+def test_what_a_dead_process_says_late_is_not_counted_twice(shop):
+    shop.mail.enqueue("a@b.c")
+    shop.drain()
+    report = Report(Pulse(0, 0, 1, 0, 0), None, samples=samples(shop.registry))
+    supervisor = Supervisor([], processes=1)
+    (child,) = supervisor._children
+
+    def done():
+        return Scrape(expose(supervisor.samples()).text)("task_done_total", kind="mail")
+
+    child.process = said = saying(report)
+    child._read(said.stdout)
+    assert done() == 1
+    said.wait()
+    child.schedule_restart(is_expected=False)
+    assert done() == 1
+    child._read(saying(report).stdout)
+    assert done() == 1
+
+
+def saying(report):
+    """A process that reports this, and ends."""
+    line = msgspec.json.encode(report).decode()
+    code = f"print({line!r})"
+    return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
 
 
 # What the database says.

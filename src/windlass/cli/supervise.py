@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import msgspec
 
@@ -39,6 +39,17 @@ NO_PULSE = Pulse(0, 0, 0, 0, 0)
 NOT_JOINED = "it has not joined"
 
 
+class Counted(NamedTuple):
+    """What a worker process has counted and when, and what its dead predecessors had.
+
+    It is replaced as a whole: a scrape must not see a count twice.
+    """
+
+    before: list[MetricValue]
+    samples: list[MetricValue]
+    sampled_at: float
+
+
 @dataclass(eq=False)
 class Child:
     """One worker process and its history."""
@@ -49,10 +60,7 @@ class Child:
     pulse: Pulse = NO_PULSE
     trouble: str | None = NOT_JOINED
     reported_at: float = 0.0
-    # What it has counted, when, and what its dead predecessors had.
-    samples: list[MetricValue] = field(default_factory=list)
-    sampled_at: float = 0.0
-    samples_before: list[MetricValue] = field(default_factory=list)
+    counted: Counted = field(default_factory=lambda: Counted([], [], 0.0))
     stops_sent: int = 0
     done_before: int = 0
     failed_before: int = 0
@@ -97,11 +105,11 @@ class Child:
 
     def _keep_samples(self) -> None:
         """What the process did still counts."""
-        if self.samples:
+        before, samples, _ = self.counted
+        if samples:
             from windlass.watch.metric.process import lasting, together
 
-            self.samples_before = together([self.samples_before, lasting(self.samples)])
-            self.samples = []
+            self.counted = Counted(together([before, lasting(samples)]), [], 0.0)
 
     def signal(self, number: int) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -118,8 +126,10 @@ class Child:
             else:
                 self.pulse, self.trouble = report.pulse, report.trouble
                 self.reported_at = time.monotonic()
-                if report.samples is not None:
-                    self.samples, self.sampled_at = report.samples, self.reported_at
+                # What a process that has died said last was counted when it died.
+                is_current = self.process is not None and self.process.stdout is stream
+                if report.samples is not None and is_current:
+                    self.counted = Counted(self.counted.before, report.samples, self.reported_at)
 
 
 class Supervisor:
@@ -153,8 +163,8 @@ class Supervisor:
         from windlass.watch.metric.process import together
 
         now, parts = time.monotonic(), []
-        for child in self._children:
-            parts += [child.samples_before, aged(child.samples, now - child.sampled_at)]
+        for before, samples, sampled_at in [child.counted for child in self._children]:
+            parts += [before, aged(samples, now - sampled_at)]
         return together(parts)
 
     def trouble(self) -> str | None:

@@ -230,15 +230,21 @@ class Worker:
     def state(self) -> WorkerState:
         """What it has now, for metrics."""
         in_flight = self.in_flight
-        loads = in_flight.loads.items()
+        with in_flight.lock:
+            loads = in_flight.loads.items()
+            # Under the lock: what has started must never seem to be less than before.
+            started = {name: load.ended + load.running for name, load in loads}
+            running = {name: load.running for name, load in loads}
+            ready = {name: load.queued for name, load in loads}
+            held = len(in_flight.running) + len(in_flight.queues) + len(in_flight.ended)
         # A worker for one row has a heartbeat for a moment only, and owns nothing.
         is_member = self._only is None and in_flight.owner is not None
         return WorkerState(
             shard=str(self._shard.index),
-            started={name: load.ended + load.running for name, load in loads},
-            running={name: load.running for name, load in loads},
-            ready={name: load.queued for name, load in loads},
-            in_flight=len(in_flight.running) + len(in_flight.queues) + len(in_flight.ended),
+            started=started,
+            running=running,
+            ready=ready,
+            in_flight=held,
             concurrency=in_flight.concurrency,
             abandoned_threads=in_flight.abandoned,
             heartbeat_age=self.heartbeat.age if is_member else None,

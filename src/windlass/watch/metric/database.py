@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import nullcontext
 from typing import Protocol
 
+from windlass import telemetry
 from windlass.clock import SECOND, Clock
 from windlass.core.alert.model import Severity
 from windlass.core.cron import store as cron
@@ -26,7 +27,8 @@ from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.core.task.kind import Registry
 from windlass.core.task.store import task
 from windlass.database.connection import Connection
-from windlass.errors import DatabaseUnavailable
+from windlass.database.database import first_line
+from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.rolling.operate import freshness
 from windlass.sweep.model import is_sweep
 from windlass.sweep.operate.sweep import Sweep, Sweeps
@@ -72,6 +74,14 @@ class DatabaseMetrics:
             return self._kept
         finally:
             self._lock.release()
+
+    def samples_if_known(self) -> list[MetricValue]:
+        """The same; none if the databases cannot be read."""
+        try:
+            return self.samples()
+        except (WindlassError, *OUTAGES) as problem:
+            telemetry.log.warning("metrics of the database are not known: %s", first_line(problem))
+            return []
 
     def _read(self) -> Iterator[MetricValue]:
         up = self._shards()

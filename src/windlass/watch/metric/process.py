@@ -58,7 +58,8 @@ def samples(registry: Registry) -> list[MetricValue]:
         with meter.lock:
             made += _calls(meter)
             made += _runs({**dict.fromkeys(served, KindMeter()), **meter.kinds}, names)
-        made += _workers(states, before, names)
+        # A process may have several workers of one shard.
+        made += together([_workers(states, before, names)])
     return made
 
 
