@@ -150,5 +150,8 @@ __getattr__ = attributes_of(
         "windlass.view.audit": ("Audit",),
         "windlass.value.status": ("Status",),
     },
-    modules=("errors", "external", "ledger", "logging", "ring", "telemetry", "testing", "web"),
+    modules=(
+        *("errors", "external", "ledger", "logging", "metrics"),
+        *("ring", "telemetry", "testing", "web"),
+    ),
 )

@@ -355,7 +355,13 @@ class App:
 
     def _submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
         self.prepare()
-        numbers = self._router.submit(kind, calls, how)
+        meter = self.registry.meter
+        if meter is None:
+            numbers = self._router.submit(kind, calls, how)
+        else:
+            new: set[int] = set()
+            numbers = self._router.submit(kind, calls, how, new=new)
+            meter.enqueue(kind.name, len(new))
         # The caller's transaction may still roll back.
         known_until = 0.0
         if how.conn is None:

@@ -15,7 +15,7 @@ import pytest
 from tests.server import PostgreSQL
 from tests.wait import eventually
 from windlass import BadInput
-from windlass.cli.endpoint import MOST_CONNECTIONS, Endpoint, PlainAnswer
+from windlass.cli.endpoint import MOST_CONNECTIONS, Endpoint, PlainAnswer, open_page
 
 SHOP = """
 import time
@@ -199,7 +199,8 @@ def children_of(pid):
 
 @pytest.fixture
 def endpoint():
-    made = Endpoint("127.0.0.1:0", {"/healthz": lambda: PlainAnswer(200, "ok\n"), "/bad": fail})
+    fine = open_page(lambda: PlainAnswer(200, "ok\n"))
+    made = Endpoint("127.0.0.1:0", {"/healthz": fine, "/bad": open_page(fail)})
     made.start()
     yield int(made.address.rpartition(":")[2])
     made.close()

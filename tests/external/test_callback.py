@@ -203,7 +203,7 @@ def test_more_callbacks_at_once_than_there_are_places_are_all_answered(server):
 
 @pytest.mark.mostly("sqlite")
 def test_a_server_that_waits_for_a_place_can_be_shut_down(server, monkeypatch):
-    monkeypatch.setattr("windlass.external.command.server.PATIENCE_SECONDS", 1_000)
+    monkeypatch.setattr("windlass.cli.connections.PATIENCE_SECONDS", 1_000)
 
     with dripping(server, 2 * MOST_CONNECTIONS):
         eventually(lambda: threads_of_the_server() == MOST_CONNECTIONS, 30)

@@ -126,6 +126,7 @@ MODULES = {
     },
     "windlass.ledger.http": {"create"},
     "windlass.logging": {"JsonFormatter", "ContextFilter", "add_task", "task_fields"},
+    "windlass.metrics": {"register"},
     "windlass.ring": {"arcs", "assign", "spread", "tokens_of"},
     "windlass.telemetry": {"Event", "emit", "subscribe"},
     "windlass.testing": {

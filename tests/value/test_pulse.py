@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from windlass.value.pulse import Pulse
+from windlass.value.metric import Pulse
 
 
 def test_a_list_that_a_handler_prints_is_not_taken_for_a_pulse():

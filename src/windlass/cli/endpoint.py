@@ -1,26 +1,33 @@
-"""The small HTTP server of a worker: `/healthz` and `/readyz`, for tools that supervise processes.
+"""The small HTTP server of a worker: `/healthz` and `/readyz` for supervisors, and `/metrics`.
 
-It has threads of its own, so it answers while a handler blocks the event loop. It asks for no
-credential: its pages say "ok", or one of a few fixed sentences. Strangers can reach it, so each
-connection is one request with a bound on its bytes and its time, and there is a bound on
-connections.
+It has threads of its own, so it answers while a handler blocks the event loop. The pages about
+health ask for no credential: they say "ok", or one of a few fixed sentences. Metrics are for this
+machine only, or for clients with a token. Strangers can reach the server, so each connection is one
+request with a bound on its bytes and its time, and there is a bound on connections. When all places
+are taken, slow requests give way.
 """
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
+from hmac import compare_digest
 from http import HTTPStatus
 from typing import NamedTuple
 
 from windlass import telemetry
+from windlass.cli.connections import Connections
 from windlass.errors import BadInput, WindlassError
 
 LARGEST_REQUEST = 8 * 1024
 REQUEST_SECONDS = 2.0
+ANSWER_SECONDS = 5.0
+SHORTEST_TOKEN = 16
 MOST_CONNECTIONS = 16
 
 
@@ -30,6 +37,61 @@ class PlainAnswer(NamedTuple):
     status: int
     text: str
     media_type: str = "text/plain; charset=utf-8"
+    headers: tuple[str, ...] = ()
+
+
+class Request(NamedTuple):
+    """What was asked. The names of headers are in lower case."""
+
+    method: str
+    path: str
+    headers: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class GuardedPage:
+    """A page that is not for everyone: for clients with the token; without one, for this machine.
+
+    A browser on this machine may be led here by the name of another site, so that name is checked.
+    """
+
+    make: Callable[[], PlainAnswer]
+    token: str | None
+
+    def __call__(self, request: Request) -> PlainAnswer:
+        """The page, or why it is not answered."""
+        if self.token is None:
+            if is_loopback(_host(request.headers.get("host", "localhost"))):
+                return self.make()
+            return PlainAnswer(403, "without a token this page is for this machine only\n")
+        scheme, _, given = request.headers.get("authorization", "").partition(" ")
+        is_right = compare_digest(given.strip().encode(), self.token.encode())
+        if scheme.lower() == "bearer" and is_right:
+            return self.make()
+        text = "send the token of this page: Authorization: Bearer ...\n"
+        return PlainAnswer(401, text, headers=("WWW-Authenticate: Bearer",))
+
+
+def open_page(make: Callable[[], PlainAnswer]) -> Callable[[Request], PlainAnswer]:
+    """A page for everyone."""
+    return lambda _request: make()
+
+
+def guarded_page(
+    make: Callable[[], PlainAnswer], address: str, token: str | None
+) -> Callable[[Request], PlainAnswer]:
+    """A page that needs the token. Refuses to serve other machines without one."""
+    if token is None and not is_loopback(_host(address)):
+        raise BadInput(
+            f"--metrics {address}: without a token metrics are served to this machine only; set "
+            "one with $WINDLASS_METRICS_TOKEN, or write --metrics 127.0.0.1:PORT"
+        )
+    if token is not None and len(token) < SHORTEST_TOKEN:
+        raise BadInput(
+            f"the token of --metrics has {len(token)} characters; give it at least "
+            f"{SHORTEST_TOKEN}, as `openssl rand -base64 32` prints them"
+        )
+    return GuardedPage(make, token)
 
 
 def health_page(problem: str | None) -> PlainAnswer:
@@ -47,9 +109,9 @@ def ready_page(problem: str | None) -> PlainAnswer:
 class Endpoint:
     """Serves pages on `HOST:PORT` until the process ends, or until `close`."""
 
-    def __init__(self, address: str, pages: Mapping[str, Callable[[], PlainAnswer]]) -> None:
+    def __init__(self, address: str, pages: Mapping[str, Callable[[Request], PlainAnswer]]) -> None:
         self._pages = pages
-        self._places = threading.BoundedSemaphore(MOST_CONNECTIONS)
+        self._connections = Connections(MOST_CONNECTIONS)
         self._socket = _listening(address)
 
     @property
@@ -65,6 +127,7 @@ class Endpoint:
 
     def close(self) -> None:
         """Answer no more requests."""
+        self._connections.close()
         with suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
@@ -72,14 +135,14 @@ class Endpoint:
     def _accept(self) -> None:
         while True:
             try:
-                connection, _ = self._socket.accept()
+                connection, client = self._socket.accept()
             except OSError:
                 if self._socket.fileno() < 0:
                     return
                 # For example too many open files.
                 time.sleep(0.1)
                 continue
-            if not self._places.acquire(blocking=False):
+            if not self._connections.enter(connection, client[0]):
                 connection.close()
                 continue
             threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
@@ -88,26 +151,28 @@ class Endpoint:
         try:
             with connection:
                 request = _read(connection)
+                self._connections.heard(connection)
                 if request is not None:
-                    connection.settimeout(REQUEST_SECONDS)
-                    connection.sendall(self._answer(*request))
+                    answer = self._answer(request)
+                    connection.settimeout(ANSWER_SECONDS)
+                    connection.sendall(answer)
         except OSError:
             # The client has gone.
             return
         finally:
-            self._places.release()
+            self._connections.leave(connection)
 
-    def _answer(self, method: str, path: str) -> bytes:
-        make = self._pages.get(path.partition("?")[0])
-        if method not in ("GET", "HEAD"):
+    def _answer(self, request: Request) -> bytes:
+        make = self._pages.get(request.path.partition("?")[0])
+        if request.method not in ("GET", "HEAD"):
             page = PlainAnswer(405, "only GET is answered here\n")
         elif make is None:
             page = PlainAnswer(404, "there is nothing here\n")
         else:
             try:
-                page = make()
+                page = make(request)
             except Exception:
-                telemetry.log.exception("%s failed", path)
+                telemetry.log.exception("%s failed", request.path)
                 page = PlainAnswer(500, "not ok: the page could not be made\n")
         body = page.text.encode()
         head = [
@@ -117,8 +182,24 @@ class Endpoint:
             "Cache-Control: no-store",
             "X-Content-Type-Options: nosniff",
             "Connection: close",
+            *page.headers,
         ]
-        return "\r\n".join([*head, "", ""]).encode() + (b"" if method == "HEAD" else body)
+        return "\r\n".join([*head, "", ""]).encode() + (b"" if request.method == "HEAD" else body)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach `host`."""
+    try:
+        return host.lower() == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _host(address: str) -> str:
+    """The host of `HOST:PORT`, or of `HOST`."""
+    if address.endswith("]") or ":" not in address:
+        return address.strip("[]")
+    return address.rpartition(":")[0].strip("[]")
 
 
 def _listening(address: str) -> socket.socket:
@@ -139,8 +220,8 @@ def _listening(address: str) -> socket.socket:
     return bound
 
 
-def _read(connection: socket.socket) -> tuple[str, str] | None:
-    """The method and the path of the request; None if it does not come in time."""
+def _read(connection: socket.socket) -> Request | None:
+    """The request; None if it does not come in time, or is not one."""
     deadline = time.monotonic() + REQUEST_SECONDS
     received = b""
     while b"\r\n\r\n" not in received:
@@ -152,5 +233,14 @@ def _read(connection: socket.socket) -> tuple[str, str] | None:
         if not part:
             return None
         received += part
-    words = received.partition(b"\r\n")[0].decode("latin-1").split(" ")
-    return (words[0], words[1]) if len(words) == 3 else None
+    head = received.partition(b"\r\n\r\n")[0].decode("latin-1")
+    first, *lines = head.split("\r\n")
+    words = first.split(" ")
+    if len(words) != 3:
+        return None
+    headers = {name.strip().lower(): text.strip() for name, _, text in map(_cut, lines)}
+    return Request(words[0], words[1], headers)
+
+
+def _cut(line: str) -> tuple[str, str, str]:
+    return line.partition(":")

@@ -12,13 +12,23 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
 
-from windlass.cli.endpoint import Endpoint, health_page, ready_page
+from windlass.cli.endpoint import (
+    Endpoint,
+    PlainAnswer,
+    Request,
+    guarded_page,
+    health_page,
+    open_page,
+    ready_page,
+)
 from windlass.cli.load import AppArgument, end_quietly, load_app
 from windlass.cli.log import Shown, is_set_up, live_line, set_up_logs
 from windlass.cli.output import complain, count_text, refuse, say
@@ -28,6 +38,7 @@ from windlass.fork import CHILD
 
 if TYPE_CHECKING:
     from windlass.app import AnyWorker, App
+    from windlass.value.metric import MetricValue
     from windlass.web.link import Link
     from windlass.web.proxy import Proxy
 
@@ -55,6 +66,23 @@ HealthOption = Annotated[
         "--health",
         metavar="HOST:PORT",
         help="Serve /healthz and /readyz there, without a credential.",
+    ),
+]
+MetricsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics",
+        metavar="HOST:PORT",
+        help="Serve /metrics for Prometheus there; to serve other machines, set a token.",
+    ),
+]
+MetricsTokenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--metrics-token",
+        envvar="WINDLASS_METRICS_TOKEN",
+        show_envvar=True,
+        help="The bearer token that /metrics asks for, at least 16 characters.",
     ),
 ]
 LogOption = Annotated[bool, typer.Option("--json", help="Log JSON lines.")]
@@ -130,29 +158,38 @@ def worker(
     grace: GraceOption = None,
     once: Annotated[bool, typer.Option("--once", help="Run what is due, then exit.")] = False,
     health: HealthOption = None,
+    metrics: MetricsOption = None,
+    metrics_token: MetricsTokenOption = None,
     as_json: LogOption = False,
 ) -> None:
     """Run tasks until SIGTERM, then finish the running ones; a second SIGTERM stops at once."""
     end_quietly()
     loaded = load_app(app)
+    from windlass.watch.metric import process
+
     console = _begin_logs(as_json=as_json)
     if grace is not None:
         loaded.set_grace(grace)
     loaded.registry.chosen(kind or [])
     for name in shard or []:
         loaded.fleet.named(name)
+    served = _Served(health, metrics, metrics_token or None)
+    if served.metrics is not None:
+        served.check()
+        process.measure(loaded.registry)
     loaded.prepare()
     if once and processes > 1:
         refuse("--once runs in this process alone; leave --processes out")
     if processes > 1 and CHILD not in os.environ:
         loaded.close()
         supervisor = Supervisor(sys.argv[1:], processes=processes)
-        _serve_health(health, fatal=lambda: None, trouble=supervisor.trouble)
+        served.start(fatal=lambda: None, trouble=supervisor.trouble, samples=supervisor.samples)
         sys.exit(_supervise(supervisor, loaded, console))
     made = loaded.worker(kinds=kind, concurrency=concurrency, until_idle=once, shards=shard)
+    measured = partial(process.samples, loaded.registry)
     if CHILD not in os.environ:
-        _serve_health(health, fatal=lambda: made.fatal, trouble=made.trouble)
-    _leave(_run_worker(made, loaded, console))
+        served.start(fatal=lambda: made.fatal, trouble=made.trouble, samples=measured)
+    _leave(_run_worker(made, loaded, console, None if metrics is None else measured))
 
 
 def console(
@@ -209,6 +246,7 @@ def dev(
         loaded = load_app(app)
         console = _begin_logs(as_json=as_json)
         loaded.prepare()
+        _measure(loaded)
         made = loaded.worker(kinds=kind, concurrency=concurrency)
         with _console_beside(loaded, host=host, port=port, secret=secret, folder=folder):
             code = _run_worker(made, loaded, console)
@@ -231,18 +269,64 @@ def _begin_logs(*, as_json: bool) -> Console | None:
     return console
 
 
-def _serve_health(
-    address: str | None, *, fatal: Callable[[], str | None], trouble: Callable[[], str | None]
-) -> None:
-    if address is not None:
-        pages = {
-            "/healthz": lambda: health_page(fatal()),
-            "/readyz": lambda: ready_page(trouble()),
-        }
-        Endpoint(address, pages).start()
+@dataclass(frozen=True)
+class _Served:
+    """What a worker serves over HTTP, and where."""
+
+    health: str | None
+    metrics: str | None
+    token: str | None
+
+    def check(self) -> None:
+        """Raise if metrics cannot be served as asked."""
+        from windlass.watch.metric.exposition import need_client
+
+        need_client()
+        guarded_page(lambda: PlainAnswer(200, ""), self.metrics or "", self.token)
+
+    def start(
+        self,
+        *,
+        fatal: Callable[[], str | None],
+        trouble: Callable[[], str | None],
+        samples: Callable[[], list[MetricValue]],
+    ) -> None:
+        """Serve from now on; one server, if both are at one address."""
+        pages: dict[str, dict[str, Callable[[Request], PlainAnswer]]] = {}
+        if self.health is not None:
+            pages[self.health] = {
+                "/healthz": open_page(lambda: health_page(fatal())),
+                "/readyz": open_page(lambda: ready_page(trouble())),
+            }
+        if self.metrics is not None:
+            page = guarded_page(lambda: _metrics_page(samples()), self.metrics, self.token)
+            pages.setdefault(self.metrics, {})["/metrics"] = page
+        for address, found in pages.items():
+            Endpoint(address, found).start()
 
 
-def _run_worker(made: AnyWorker, app: App, console: Console | None) -> int:
+def _measure(app: App) -> None:
+    """Count what the worker does, if the console beside it can expose that."""
+    from windlass.watch.metric.exposition import is_installed
+    from windlass.watch.metric.process import measure
+
+    if is_installed():
+        measure(app.registry)
+
+
+def _metrics_page(samples: list[MetricValue]) -> PlainAnswer:
+    from windlass.watch.metric.exposition import expose
+
+    made = expose(samples)
+    return PlainAnswer(200, made.text, made.media_type)
+
+
+def _run_worker(
+    made: AnyWorker,
+    app: App,
+    console: Console | None,
+    samples: Callable[[], list[MetricValue]] | None = None,
+) -> int:
     """Run one worker in this process until a signal stops it; returns the exit code."""
     is_child = CHILD in os.environ
     # Shorter turns between handlers and database threads keep commits fast under load.
@@ -270,7 +354,7 @@ def _run_worker(made: AnyWorker, app: App, console: Console | None) -> int:
                 run()
         else:
             if is_child:
-                send_pulses(made)
+                send_pulses(made, samples)
             run()
     except Exception as problem:
         complain(f"{type(problem).__name__}: {problem}")

@@ -8,18 +8,20 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from windlass import telemetry
 from windlass.cli.log import Shown
 from windlass.fork import CHILD
-from windlass.value.pulse import Pulse, Report
+from windlass.value.metric import MetricValue, Pulse, Report
+from windlass.watch.metric.table import HEARTBEAT_AGE
 
 if TYPE_CHECKING:
     from windlass.app import AnyWorker
@@ -28,11 +30,24 @@ CHECK_SECONDS = 0.2
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 10.0
 STEADY_SECONDS = 10.0
+# A worker process reports every half second, and its metrics with every fourth report.
+PULSES_PER_SAMPLE = 4
 # A process that has not reported for so long takes no work.
 SILENT_SECONDS = 5.0
 
 NO_PULSE = Pulse(0, 0, 0, 0, 0)
 NOT_JOINED = "it has not joined"
+
+
+class Counted(NamedTuple):
+    """What a worker process has counted and when, and what its dead predecessors had.
+
+    It is replaced as a whole: a scrape must not see a count twice.
+    """
+
+    before: list[MetricValue]
+    samples: list[MetricValue]
+    sampled_at: float
 
 
 @dataclass(eq=False)
@@ -45,6 +60,7 @@ class Child:
     pulse: Pulse = NO_PULSE
     trouble: str | None = NOT_JOINED
     reported_at: float = 0.0
+    counted: Counted = field(default_factory=lambda: Counted([], [], 0.0))
     stops_sent: int = 0
     done_before: int = 0
     failed_before: int = 0
@@ -84,7 +100,16 @@ class Child:
         self.process = None
         self.done_before += self.pulse.done
         self.failed_before += self.pulse.failed
+        self._keep_samples()
         self.pulse, self.trouble = NO_PULSE, NOT_JOINED
+
+    def _keep_samples(self) -> None:
+        """What the process did still counts."""
+        before, samples, _ = self.counted
+        if samples:
+            from windlass.watch.metric.process import lasting, together
+
+            self.counted = Counted(together([before, lasting(samples)]), [], 0.0)
 
     def signal(self, number: int) -> None:
         if self.process is not None and self.process.poll() is None:
@@ -101,6 +126,10 @@ class Child:
             else:
                 self.pulse, self.trouble = report.pulse, report.trouble
                 self.reported_at = time.monotonic()
+                # What a process that has died said last was counted when it died.
+                is_current = self.process is not None and self.process.stdout is stream
+                if report.samples is not None and is_current:
+                    self.counted = Counted(self.counted.before, report.samples, self.reported_at)
 
 
 class Supervisor:
@@ -128,6 +157,15 @@ class Supervisor:
             done=sum(child.done_before + child.pulse.done for child in self._children),
             failed=sum(child.failed_before + child.pulse.failed for child in self._children),
         )
+
+    def samples(self) -> list[MetricValue]:
+        """The metrics of all children together; those that died still count."""
+        from windlass.watch.metric.process import together
+
+        now, parts = time.monotonic(), []
+        for before, samples, sampled_at in [child.counted for child in self._children]:
+            parts += [before, aged(samples, now - sampled_at)]
+        return together(parts)
 
     def trouble(self) -> str | None:
         """Why no process takes work now; None if one does."""
@@ -174,16 +212,29 @@ class Supervisor:
         self._stop_asked += 1
 
 
-def send_pulses(worker: AnyWorker) -> None:
+def aged(samples: list[MetricValue], seconds: float) -> list[MetricValue]:
+    """What was measured `seconds` ago, as it is now: a heartbeat since then would be reported."""
+    return [
+        MetricValue(each.name, each.labels, each.value + seconds)
+        if each.name == HEARTBEAT_AGE
+        else each
+        for each in samples
+    ]
+
+
+def send_pulses(worker: AnyWorker, samples: Callable[[], list[MetricValue]] | None = None) -> None:
     """Send this worker's numbers to the supervisor; stop the worker when that is gone."""
     supervisor = int(os.environ[CHILD])
 
     def send() -> None:
-        while True:
+        for turn in count():
             if os.getppid() != supervisor:
                 worker.stop()
                 return
-            report = Report(worker.pulse(), worker.trouble())
+            is_time = samples is not None and turn % PULSES_PER_SAMPLE == 0
+            report = Report(
+                worker.pulse(), worker.trouble(), samples() if samples and is_time else None
+            )
             try:
                 sys.stdout.buffer.write(msgspec.json.encode(report) + b"\n")
                 sys.stdout.buffer.flush()

@@ -35,11 +35,11 @@ from windlass.watch.model import (
     WorkerLine,
     worker_lines,
 )
-from windlass.watch.operate import alert, change, channel, check, status
+from windlass.watch.operate import alert, change, channel, check, metric, status
 from windlass.watch.operate import audit as audit_log
 from windlass.watch.operate.check import DatabaseHealth, Finding
 from windlass.web.access import Actor
-from windlass.web.problem import problems
+from windlass.web.problem import problem, problems
 from windlass.web.request import (
     AnyConsole,
     Console,
@@ -257,6 +257,15 @@ def is_ready(console: AnyConsole) -> PlainTextResponse:
     if any(each.problem is None for each in check.health(console.app.fleet)):
         return PlainTextResponse("ok\n")
     return PlainTextResponse("not ready: the database does not answer\n", status_code=503)
+
+
+@plain.get("/metrics", include_in_schema=False)
+def metrics(console: KnownConsole) -> Response:
+    """The metrics of this process and of the databases, for Prometheus."""
+    if not metric.is_installed():
+        return problem(501, "NotInstalled", metric.NOT_INSTALLED)
+    page = console.metrics.page()
+    return Response(page.text, media_type=page.media_type)
 
 
 class Marks(View):

@@ -134,8 +134,8 @@ class Shell:
 class AccessGate:
     """Lets a request in, or answers it.
 
-    It guards every path below `below` that is not in `open_paths`. Without `sessions` only a bearer
-    token gets in.
+    It guards every path below `below` that is not in `open_paths`, and the paths in `beside`.
+    Without `sessions` only a bearer token gets in.
     """
 
     app: Asgi
@@ -145,6 +145,7 @@ class AccessGate:
     rights: Rights
     below: str
     open_paths: frozenset[str]
+    beside: frozenset[str] = frozenset()
     sessions: Sessions | None = None
     proxy: Proxy | None = None
     read_only: bool = False
@@ -184,7 +185,8 @@ class AccessGate:
                 "localhost; set one to open it to others",
             )
         path = route_path(scope)
-        if path != self.below and not path.startswith(f"{self.below}/"):
+        is_below = path == self.below or path.startswith(f"{self.below}/")
+        if not is_below and path not in self.beside:
             return None
         is_safe = scope["method"] in SAFE
         if not is_safe:

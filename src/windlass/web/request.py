@@ -16,6 +16,7 @@ from windlass.operate.token.operate import Tokens
 from windlass.view.action import Operator
 from windlass.watch.operate.audit import AuditLog
 from windlass.watch.operate.change import ChangeWatcher
+from windlass.watch.operate.metric import AppMetrics
 from windlass.web.access import Actor
 from windlass.web.credential import Credentials, Guesses, Sessions
 
@@ -34,6 +35,7 @@ class Console:
     read_only: bool
     changes: ChangeWatcher
     ledgers: Ledgers
+    metrics: AppMetrics
 
     def still_knows(self, actor: Actor) -> bool:
         """Whether the credential of the request is still valid; for answers that last."""

@@ -72,6 +72,9 @@ TABLE: dict[str, Mapping[Roles, tuple[str, ...]]] = {
 }
 # fmt: on
 
+# Beside the API: what a monitoring system reads. `/healthz` and `/readyz` are for everyone.
+PLAIN: Mapping[str, Roles] = {"/metrics": VIEWERS}
+
 # A part of a path that may be anything.
 ANY = "{}"
 # By method and then by the parts of the path; None has the roles.
@@ -96,7 +99,12 @@ def _rules() -> Iterator[tuple[str, str, Roles]]:
                 yield method, path, roles
 
 
-CONSOLE = _tree((method, f"{API}{path}", roles) for method, path, roles in _rules())
+CONSOLE = _tree(
+    (
+        *((method, f"{API}{path}", roles) for method, path, roles in _rules()),
+        *(("GET", path, roles) for path, roles in PLAIN.items()),
+    )
+)
 # The ledger that is served by itself has the paths that are below /api/ledger in the console.
 LEDGER_ALONE = _tree(
     (method, path.removeprefix(LEDGER), roles)

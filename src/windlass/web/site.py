@@ -15,13 +15,14 @@ from windlass.ledger.operate import Ledgers
 from windlass.operate.token.operate import FleetTokens
 from windlass.watch import route as watch
 from windlass.watch.operate.change import ChangeWatcher
+from windlass.watch.operate.metric import AppMetrics
 from windlass.web import session, static
 from windlass.web.access import AccessGate, Shell
 from windlass.web.credential import Credentials, Guesses, Sessions, check_secrets
 from windlass.web.problem import handle_problems, problems
 from windlass.web.proxy import Proxy
 from windlass.web.request import Console
-from windlass.web.right import API, CONSOLE
+from windlass.web.right import API, CONSOLE, PLAIN
 
 # Open to people who are not logged in.
 OPEN = frozenset({"/api/session", "/api/openapi.json", "/api/health"})
@@ -81,6 +82,7 @@ def make(
         read_only=read_only,
         changes=ChangeWatcher(app.fleet),
         ledgers=Ledgers(app.fleet),
+        metrics=AppMetrics(app),
     )
     site = FastAPI(
         title="Windlass",
@@ -109,6 +111,7 @@ def make(
         rights=CONSOLE,
         below=API,
         open_paths=OPEN,
+        beside=frozenset(PLAIN),
         sessions=console.sessions,
         proxy=proxy,
         read_only=read_only,

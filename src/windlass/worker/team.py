@@ -20,7 +20,7 @@ from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.database.database import first_line
 from windlass.errors import DatabaseUnavailable, WindlassError
-from windlass.value.pulse import Pulse
+from windlass.value.metric import Pulse
 from windlass.worker.worker import Among, Worker, WorkerSettings
 
 LOOK_SECONDS = 0.002

@@ -22,6 +22,7 @@ from windlass.core.limit.gate import Breakers, Gate, Rates
 from windlass.core.limit.switch import Switchboard
 from windlass.core.loop import Loop
 from windlass.core.maintenance import Maintenance
+from windlass.core.meter import WorkerState
 from windlass.core.ring.heartbeat import Heartbeat
 from windlass.core.ring.member import connect
 from windlass.core.ring.ring import Mark, Ring
@@ -34,8 +35,8 @@ from windlass.core.task.kind import Kind, Registry
 from windlass.core.wake.bell import listener_of
 from windlass.database.version import VERSION
 from windlass.errors import WindlassError
+from windlass.value.metric import Pulse
 from windlass.value.payload import LARGEST_PAYLOAD
-from windlass.value.pulse import Pulse
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,8 @@ class Worker:
         self._hooks = None if is_helper else registry.hooks
         self._shard = shard
         self._registry = registry
+        # All its parts count, or none: metrics may be asked for later.
+        self._meter = registry.meter
         self._kinds = kinds
         self._settings = settings
         self._only = only
@@ -137,12 +140,16 @@ class Worker:
 
     async def run(self) -> None:
         """Join, work, and leave. Leaves and raises if one of its loops ends."""
-        hooks = self._hooks
+        hooks, meter = self._hooks, self._meter
         if hooks is not None and hooks.starts:
             await hooks.start()
+        if meter is not None:
+            meter.began(self)
         try:
             await self._run()
         finally:
+            if meter is not None:
+                meter.ended(self)
             # However it ended: nothing beats for it any more.
             self.heartbeat.let_go()
             if hooks is not None and hooks.stops:
@@ -220,6 +227,31 @@ class Worker:
             done=self.finish.done + sum(loop.done for loop in self.face_loops),
             failed=self.finish.failed + sum(loop.failed for loop in self.face_loops),
             abandoned=in_flight.abandoned,
+        )
+
+    def state(self) -> WorkerState:
+        """What it has now, for metrics."""
+        in_flight = self.in_flight
+        with in_flight.lock:
+            loads = in_flight.loads.items()
+            # Under the lock: what has started must never seem to be less than before.
+            started = {name: load.ended + load.running for name, load in loads}
+            running = {name: load.running for name, load in loads}
+            ready = {name: load.queued for name, load in loads}
+            held = len(in_flight.running) + len(in_flight.queues) + len(in_flight.ended)
+        # A worker for one row has a heartbeat for a moment only, and owns nothing.
+        is_member = self._only is None and in_flight.owner is not None
+        return WorkerState(
+            shard=str(self._shard.index),
+            started=started,
+            running=running,
+            ready=ready,
+            in_flight=held,
+            concurrency=in_flight.concurrency,
+            abandoned_threads=in_flight.abandoned,
+            heartbeat_age=self.heartbeat.age if is_member else None,
+            buckets=sum(map(len, self.ring.share.runs)),
+            is_guarded=self.heartbeat.is_guarded,
         )
 
     def _make_in_flight(self) -> InFlight:

@@ -42,6 +42,7 @@ class Fetcher(Loop):
         self._claims = claims
         self._in_flight = in_flight
         self._hand_off = site.hand_off
+        self._meter = site.registry.meter
         self._looked_at = self._look_at = 0.0
         # Why it woke up: rows may be due, or rows were handed off.
         self._is_asked = self._is_handed = False
@@ -106,7 +107,7 @@ class Fetcher(Loop):
         self._in_flight.is_hungry = bool(self._abandoned)
         self._in_flight.is_claiming = True
         try:
-            taken = self._claims.take(room)
+            taken = self._take(room)
             self._add(taken)
         finally:
             self._in_flight.is_claiming = False
@@ -123,6 +124,13 @@ class Fetcher(Loop):
         pause = min(self._rest(taken), self._claims.help_again_in)
         return pause if held_for is None else max(PACE_SECONDS, min(held_for, pause))
 
+    def _take(self, room: Room) -> Taken:
+        began = time.monotonic()
+        taken = self._claims.take(room)
+        if self._meter is not None:
+            self._meter.looked(taken.tasks, time.monotonic() - began)
+        return taken
+
     def _take_handed(self) -> bool:
         if self._quarantine.is_wanted:
             self._hand_off.clear()
@@ -132,6 +140,7 @@ class Fetcher(Loop):
         tasks = [task for task in tasks if task.id not in self._in_flight.rows]
         if tasks:
             self._start(tasks)
+            self._took("handed_off", tasks)
         return bool(tasks)
 
     @property
@@ -172,6 +181,7 @@ class Fetcher(Loop):
         if taken.some_quarantined:
             self._quarantine.want()
         self._add(taken)
+        self._took("rescued", taken.tasks)
         for task in taken.tasks:
             telemetry.emit("task.rescued", task=task.id, kind=task.kind, lost=task.lost)
         return bool(taken.tasks or taken.poison or self._quarantine.is_wanted)
@@ -188,11 +198,16 @@ class Fetcher(Loop):
             self._in_flight.loads, self._in_flight.capacity.room_for_abandoned(), alone=True
         )
         self._add(taken)
+        self._took("rescued", taken.tasks)
         if taken.tasks:
             self._quarantine.is_running = True
             return SHORTEST_PAUSE
         self._quarantine.found_none()
         return None
+
+    def _took(self, way: str, rows: Sequence[Claimed]) -> None:
+        if self._meter is not None and rows:
+            self._meter.took(way, len(rows))
 
     def _add(self, taken: Taken) -> None:
         for task in taken.poison:

@@ -57,6 +57,7 @@ class Finish(Loop):
         self._database = site.database
         self._in_flight = in_flight
         self._breakers = breakers
+        self._meter = site.registry.meter
         # Made when the first run has callbacks.
         self._callbacks: Callbacks | None = None
         self._counting = threading.Lock()
@@ -188,19 +189,23 @@ class Finish(Loop):
         self, runs: Sequence[Run], *, on_accepted: Callable[[Connection], None] | None = None
     ) -> set[int]:
         """Write the outcomes; returns the ids of the accepted ones."""
-        now = self._site.clock.now()
+        now, began = self._site.clock.now(), time.monotonic()
         group = make_group(runs, self._site)
         endings = self._endings(runs)
         moves: list[Move] = []
+        statistics: list[Count] = []
 
         def beside(connection: Connection, accepted: set[int]) -> None:
-            statistics = _counts(runs, accepted, now)
+            statistics[:] = _counts(runs, accepted, now)
             if statistics:
                 self._database.dialect.count(connection, statistics)
             moves[:] = self._breakers.note(connection, runs, accepted, now=now)
 
         written = write_group(self._site, group, endings, beside=beside, on_accepted=on_accepted)
         accepted = written or set()
+        if self._meter is not None:
+            seconds, at = time.monotonic() - began, self._site.clock.now()
+            self._meter.committed(runs, accepted, statistics, seconds=seconds, now=at)
         self._breakers.tell(moves)
         for ending in endings:
             ending.committed(accepted)

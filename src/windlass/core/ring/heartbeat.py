@@ -151,6 +151,20 @@ class Heartbeat(Loop):
         silent_for = time.monotonic() - self._renewed_at
         return not self._is_database_away and silent_for <= self._dead_after / SECOND
 
+    @property
+    def age(self) -> float:
+        """Seconds since its last renewal that succeeded, by itself or by its guard."""
+        return time.monotonic() - max(self._renewed_at, self._guarded_at)
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether a guard process can renew in its place."""
+        return self._ward is not None and self._ward.slot is not None
+
+    @property
+    def _guarded_at(self) -> float:
+        return 0.0 if self._ward is None else self._ward.renewed_at
+
     def tick(self) -> float:
         with self._lock:
             if self._stopping:

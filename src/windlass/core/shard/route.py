@@ -32,17 +32,22 @@ class Router:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 
-    def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
-        """Write a row for each call; the ids, in order."""
+    def submit(
+        self, kind: Kind, calls: Sequence[Call], how: How, *, new: set[int] | None = None
+    ) -> list[int]:
+        """Write a row for each call; the ids, in order. `new` gets the ids of new rows."""
         single = self._fleet.single
         if single is not None:
-            return single.enqueue.submit(kind, calls, how)
+            return single.enqueue.submit(kind, calls, how, new=new)
         if how.conn is not None:
             shard = self.shard_of(how.conn)
-            return self._fleet.keyed(lambda: self._join(shard, kind, calls, how))
+            return self._fleet.keyed(lambda: self._join(shard, kind, calls, how, new=new))
         if calls[0].key is not None:
-            return self._submit_keyed(kind, calls, how)
-        return self._submit_anywhere(kind, calls, how)
+            return self._submit_keyed(kind, calls, how, new=new)
+        ids = self._submit_anywhere(kind, calls, how)
+        if new is not None:
+            new.update(ids)
+        return ids
 
     def _submit_anywhere(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
         """Write all rows into one shard, in one transaction; if it is down, into the next one."""
@@ -62,7 +67,9 @@ class Router:
             missing=names,
         )
 
-    def _submit_keyed(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
+    def _submit_keyed(
+        self, kind: Kind, calls: Sequence[Call], how: How, *, new: set[int] | None
+    ) -> list[int]:
         ids: dict[int, int] = {}
         written: dict[Shard, set[int]] = {}
         try:
@@ -71,6 +78,8 @@ class Router:
         except Exception as problem:
             self._take_back(written, problem)
             raise
+        if new is not None:
+            new.update(*written.values())
         return [ids[index] for index in range(len(calls))]
 
     def _write_rest(
@@ -155,7 +164,15 @@ class Router:
             groups.setdefault(targets[key], []).append(index)
         return groups
 
-    def _join(self, shard: Shard, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
+    def _join(
+        self,
+        shard: Shard,
+        kind: Kind,
+        calls: Sequence[Call],
+        how: How,
+        *,
+        new: set[int] | None,
+    ) -> list[int]:
         """Write rows in the caller's transaction: all keys must belong to its shard."""
         roster = self._fleet.roster
         guard = self._fleet.guard(shard, roster.number)
@@ -165,7 +182,7 @@ class Router:
                     f"conn is on {shard.name}, which was drained and takes no tasks; "
                     "enqueue without conn"
                 )
-            return shard.enqueue.submit(kind, calls, how, guard=guard)
+            return shard.enqueue.submit(kind, calls, how, guard=guard, new=new)
         ids: dict[int, int] = {}
         for target, indexes in self._groups(roster, kind, calls).items():
             chosen = [calls[index] for index in indexes]
@@ -174,7 +191,9 @@ class Router:
                     f"kind {kind.name!r}: key {chosen[0].key!r} belongs to {target.shard.name}, "
                     f"but conn is on {shard.name}; enqueue it without conn, or without a key"
                 )
-            write = shard.enqueue.submit if target.is_home else shard.enqueue.meet
+            write = shard.enqueue.meet
+            if target.is_home:
+                write = partial(shard.enqueue.submit, new=new)
             ids |= zip(indexes, write(kind, chosen, how, guard=guard), strict=True)
         return [ids[index] for index in range(len(calls))]
 

@@ -84,7 +84,9 @@ class TaskWriter:
             with self._joined(how.conn) as executor:
                 if guard is not None:
                     guard(executor)
-                ids = self._write(executor, order, self._rows(order, executor), fate=None)
+                made = self._rows(order, executor)
+                ids = self._write(executor, order, made, fate=None)
+                _note_new(new, made, ids)
         self.bell.ring_here()
         return ids
 
@@ -109,14 +111,14 @@ class TaskWriter:
             if guard is not None and again:
                 # Now, because it does not matter if the first try counted.
                 guard(connection)
-            if new is not None:
-                new.update({row.id for row in made}.intersection(ids))
+            _note_new(new, made, ids)
             return fate.sends(ids, [row.id for row in made])
 
         def write() -> list[int]:
             # Not for a hasty caller: with one statement it could not tell whether it was sent.
             is_plain = guard is None and not hasty
             if is_plain and rows and len(rows) == 1 and self._write_alone(rows[0], fate):
+                _note_new(new, rows, [rows[0].id])
                 return [rows[0].id]
             try:
                 return self.database.write(work, tries=HASTY_TRIES if hasty else TRIES)
@@ -293,6 +295,12 @@ class TaskWriter:
         if how.conn is None:
             # Their ids are used up: a repeat must know that they counted.
             gone.remember(executor, dialect, replaced, now=order.created_at)
+
+
+def _note_new(new: set[int] | None, made: Sequence[NewTask], ids: Sequence[int]) -> None:
+    """Add the ids of new rows to `new`; other ids are of rows that had the keys already."""
+    if new is not None:
+        new.update({row.id for row in made}.intersection(ids))
 
 
 def due_of(kind: Kind, how: How, now: int) -> int:

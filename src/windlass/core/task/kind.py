@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import wraps
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
+from windlass.core.meter import Meter
 from windlass.core.task.hook import Hooks
 from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, Unknown, UnknownKind
 from windlass.value.breaker import BreakerTerms, parse_breaker
@@ -249,6 +250,8 @@ class Registry:
     # Internal kinds that every worker serves.
     own: dict[str, Kind] = field(default_factory=dict)
     hooks: Hooks = field(default_factory=Hooks)
+    # Counts for metrics; None if nobody asks for them.
+    meter: Meter | None = None
 
     def add(self, kind: Kind) -> None:
         if kind.name in self.kinds:

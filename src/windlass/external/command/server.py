@@ -10,18 +10,16 @@ time, and there is a bound on connections. When all places are taken, slow reque
 
 from __future__ import annotations
 
-import contextlib
 import io
 import json
 import socket
 import sys
-import threading
 import time
-from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from windlass import telemetry
+from windlass.cli.connections import Connections
 from windlass.errors import BadInput, UnknownHandle, WindlassError
 from windlass.external.operate import Externals, bearer_secret
 
@@ -32,9 +30,6 @@ LONGEST_NUMBER = 19
 SILENT_SECONDS = 10.0
 REQUEST_SECONDS = 30.0
 MOST_CONNECTIONS = 64
-# When all places are taken, requests that have taken longer than this give way.
-PATIENCE_SECONDS = 1.0
-LOOK_SECONDS = 0.1
 
 
 class BadCallback(Exception):
@@ -167,61 +162,6 @@ class CallbackHandler(BaseHTTPRequestHandler):
         """Log nothing: what matters is an event."""
 
 
-class Connections:
-    """The open connections: a bounded number, in which slow requests give way to new ones."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._open: set[socket.socket] = set()
-        # Those whose request has not come yet: from where, and since when.
-        self._awaited: dict[socket.socket, tuple[str, float]] = {}
-        self._is_closed = False
-
-    def enter(self, connection: socket.socket, host: str) -> bool:
-        """Wait for a place; False if there will be none."""
-        with self._changed:
-            while len(self._open) >= MOST_CONNECTIONS and not self._is_closed:
-                self._end_the_slowest()
-                self._changed.wait(LOOK_SECONDS)
-            if self._is_closed:
-                return False
-            self._open.add(connection)
-            self._awaited[connection] = host, time.monotonic()
-            return True
-
-    def heard(self, connection: socket.socket) -> None:
-        """The request has come: from now on it does not give way."""
-        with self._changed:
-            self._awaited.pop(connection, None)
-
-    def leave(self, connection: socket.socket) -> None:
-        with self._changed:
-            self._awaited.pop(connection, None)
-            self._open.discard(connection)
-            self._changed.notify()
-
-    def close(self) -> None:
-        """Nobody waits for a place any more."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-
-    def _end_the_slowest(self) -> None:
-        """First the oldest of the host with the most, so that one host cannot take all places."""
-        before = time.monotonic() - PATIENCE_SECONDS
-        of_host = Counter(host for host, _ in self._awaited.values())
-        slow = [
-            (-of_host[host], since, connection)
-            for connection, (host, since) in self._awaited.items()
-            if since < before
-        ]
-        if slow:
-            *_, slowest = min(slow, key=lambda each: each[:2])
-            del self._awaited[slowest]
-            with contextlib.suppress(OSError):
-                slowest.shutdown(socket.SHUT_RDWR)
-
-
 class CallbackServer(ThreadingHTTPServer):
     """Receives callbacks for an app; `serve_forever()` runs it."""
 
@@ -231,7 +171,7 @@ class CallbackServer(ThreadingHTTPServer):
     def __init__(self, externals: Externals, host: str, port: int) -> None:
         super().__init__((host, port), CallbackHandler)
         self.externals = externals
-        self.connections = Connections()
+        self.connections = Connections(MOST_CONNECTIONS)
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Start a thread for a connection once there is a place for it."""

@@ -266,7 +266,11 @@ class Flows:
             version=version_of(kind),
         )
         new = NewRun(kind, with_head(payload, head), drafts, how)
-        return FlowRun(self.finder, self._write(new))
+        run = FlowRun(self.finder, self._write(new))
+        meter = self.finder.registry.meter
+        if meter is not None:
+            meter.enqueue(kind.name, 1)
+        return run
 
     async def _astart(self, kind: Kind, arguments: Arguments, how: How) -> FlowRun:
         if how.conn is None:

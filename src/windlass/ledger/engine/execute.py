@@ -10,6 +10,7 @@ from windlass.clock import Clock
 from windlass.database.connection import Executor, has_begun
 from windlass.database.database import Database, Numbers
 from windlass.errors import BadConnection, Blocked, DatabaseUnavailable
+from windlass.ledger.engine import tally
 from windlass.ledger.model.book import Book
 from windlass.ledger.model.ledger import LAPSE, DeductionStatus, Outcome, Refusal, Request
 from windlass.ledger.store.ledger import GuardFailed, LedgerRows, all_or_nothing
@@ -46,16 +47,18 @@ class RequestExecutor:
             ) from problem
 
     def _read_first(self, requests: Sequence[Request], first: int) -> list[Outcome]:
-        def work(connection: Executor) -> list[Outcome]:
+        def work(connection: Executor) -> tuple[Book, list[Outcome]]:
             self._rows.limit_time(connection)
             book = self._rows.load(connection, requests)
             outcomes = _apply(book, requests, first)
             self._save(connection, book, first)
-            return outcomes
+            return book, outcomes
 
         for tries_left in reversed(range(DUPLICATE_TRIES)):
             try:
-                return self._database.write(work, patient=False)
+                book, outcomes = self._database.write(work, patient=False)
+                tally.count(book)
+                return outcomes
             except Exception as problem:
                 if not (tries_left and self._database.dialect.is_duplicate(problem)):
                     raise
@@ -81,6 +84,7 @@ class RequestExecutor:
             if not self._database.dialect.is_duplicate(problem):
                 raise
             return None
+        tally.count(book)
         return outcomes
 
     def join(self, executor: Executor, request: Request) -> Outcome:
@@ -102,6 +106,7 @@ class RequestExecutor:
                 )
             with all_or_nothing(executor):
                 self._save(executor, book, now)
+            tally.count(book)
             return outcome
         except Exception as problem:
             if dialect.is_duplicate(problem) or dialect.is_conflict(problem):

@@ -165,6 +165,8 @@ class Tally:
     failed: int = 0
     retried: int = 0
     milliseconds: float = 0.0
+    # Of each run, for metrics.
+    durations: list[float] = field(default_factory=list)
     # In order; of several successes in a row only the first, because the breaker needs one.
     outcomes: list[Run] = field(default_factory=list)
     errors_in_a_row: int = 0
@@ -177,6 +179,7 @@ class Tally:
                 self.outcomes.append(copy(run))
             return
         self.milliseconds += run.milliseconds
+        self.durations.append(run.milliseconds)
         is_ok = not isinstance(run.outcome, Failed | Retried)
         if isinstance(run.outcome, Failed):
             self.failed += rows

@@ -62,6 +62,7 @@ class Sweeper(FaceLoop):
         self._workplace = workplace
         self._site = workplace.site
         self._in_flight = workplace.in_flight
+        self._meter = workplace.site.registry.meter
         threads = THREADS if len(kinds) == 1 else FEWEST_THREADS
         self.runners = [
             SweepRunner(kind, workplace, threads=threads, wake=self.wake) for kind in kinds
@@ -224,6 +225,8 @@ class Sweeper(FaceLoop):
                 runner.unsaved_tallies.append(tally)
             raise
         self._obey(moves if is_alive else [])
+        if is_alive:
+            self._measure(tallies, now)
         self.failed += sum(tally.failed for _, tally in tallies)
         self.done += sum(tally.done + tally.failed for _, tally in tallies)
         for runner, each, save in saves:
@@ -244,6 +247,16 @@ class Sweeper(FaceLoop):
             every = {run.task.id for run in tally.outcomes}
             moves += self._workplace.gate.breakers.note(connection, tally.outcomes, every, now=now)
         return moves
+
+    def _measure(self, tallies: list[tuple[SweepRunner, Tally]], now: int) -> None:
+        """Count what has ended for metrics, if they are asked for."""
+        meter = self._meter
+        if meter is None or not tallies:
+            return
+        durations: dict[str, list[float]] = {}
+        for runner, tally in tallies:
+            durations.setdefault(runner.name, []).extend(tally.durations)
+        meter.swept(_counts(tallies, self._me, now), durations)
 
     def _obey(self, moves: list[Move]) -> None:
         """Take back the queued items of a sweep whose breaker has just opened."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec.structs import asdict
 from sqlalchemy import (
@@ -286,8 +286,36 @@ def _counts(
         kinds[row[0]]: {"waiting": row[1], "running": row[2], "failed": row[3], "due": 0}
         for row in connection.execute(union_all(*states))
     }
+    for kind, backlog in _backlogs(connection, dialect, until).items():
+        found[kind]["due"] = backlog.due
+    return found
+
+
+class Backlog(NamedTuple):
+    """The due rows of a kind, exact up to COUNTED_EXACTLY, and when the oldest became due."""
+
+    due: int
+    oldest_at: int
+
+
+def backlogs(
+    connection: Connection, dialect: Dialect, until: Mapping[str, int]
+) -> dict[str, Backlog]:
+    """What is due by `until` of each kind, without kinds of which nothing is."""
+    found: dict[str, Backlog] = {}
+    given = list(until.items())
+    for begin in range(0, len(given), KINDS_AT_ONCE):
+        found |= _backlogs(connection, dialect, dict(given[begin : begin + KINDS_AT_ONCE]))
+    return found
+
+
+def _backlogs(
+    connection: Connection, dialect: Dialect, until: Mapping[str, int]
+) -> dict[str, Backlog]:
     # One count for each priority; otherwise the index in due order cannot be used.
+    kinds = list(until)
     lanes = [each for each in dialect.lanes(connection, kinds) if each.due_at <= until[each.kind]]
+    waiting = and_(task.c.status == Status.WAITING, task.c.due_at.is_not(None))
     due = [
         select(
             literal_column(str(place)),
@@ -298,9 +326,12 @@ def _counts(
         )
         for place, lane in enumerate(lanes)
     ]
+    found: dict[str, Backlog] = {}
     for place, count in connection.execute(union_all(*due)) if due else ():
-        states_of = found[lanes[place].kind]
-        states_of["due"] = min(states_of["due"] + count, COUNTED_EXACTLY + 1)
+        kind, _, oldest = lanes[place]
+        before = found.get(kind, Backlog(0, oldest))
+        total = min(before.due + count, COUNTED_EXACTLY + 1)
+        found[kind] = Backlog(total, min(before.oldest_at, oldest))
     return found
 
 
