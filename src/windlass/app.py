@@ -50,7 +50,7 @@ from windlass.flow.operate.template import Templates
 from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate.switch import operate as switch
 from windlass.operate.task import operate as task
-from windlass.rolling.model import RollingOptions, check_takes_a_code, make_period
+from windlass.rolling.model import NO_WITHIN, RollingOptions, check_takes_a_code, make_period
 from windlass.rolling.operate.handle import Rolling
 from windlass.rolling.operate.item import RollingTools
 from windlass.source.contract import SweepSource
@@ -199,7 +199,7 @@ class App:
 
         return declare
 
-    @takes(RollingOptions)
+    @takes(RollingOptions, refused=NO_WITHIN)
     def rolling(
         self,
         *,
