@@ -75,6 +75,20 @@ def runs(
     return RunPage(found, chosen[-1] if len(chosen) == limit else floor)
 
 
+def first_running(connection: Connection, kind: str, *, limit: int) -> list[RunRow]:
+    """The flow runs of a kind that go on and were started first."""
+    rows = undue_of(Status.RUNNING, kind, task.c.flow_id).order_by(None)
+    few = rows.order_by(task.c.kind, task.c.id).limit(LOOKED_AT).subquery()
+    first = select(few.c.id).where(few.c.id == few.c.flow_id).order_by(few.c.id).limit(limit)
+    return runs_of(connection, list(connection.scalars(first)))
+
+
+def last_succeeded(connection: Connection, kind: str, *, limit: int) -> list[RunRow]:
+    """The newest flow runs of a kind that succeeded and are kept."""
+    ids, _floor = _runs_of(connection, Status.SUCCEEDED, kind, below=None, limit=limit)
+    return runs_of(connection, ids)
+
+
 def _newest(connection: Connection, below: int | None, limit: int) -> list[RunRow]:
     """The newest flow runs: one statement for those of the last nodes, then one statement each."""
     nodes_of = select(task.c.flow_id).where(task.c.flow_id < (LARGEST if below is None else below))

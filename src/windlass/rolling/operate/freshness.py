@@ -145,9 +145,7 @@ def together(found: Sequence[FreshnessFacts]) -> FreshnessFacts:
     )
 
 
-def facts_of(
-    connection: Connection, dialect: Dialect, kind: Kind, *, now: int
-) -> FreshnessFacts:
+def facts_of(connection: Connection, dialect: Dialect, kind: Kind, *, now: int) -> FreshnessFacts:
     """What one database says about the items of a kind, by bounded reads."""
     period, until = _period(kind), kind.due_until(now)
     lanes = dialect.lanes(connection, [kind.name])
@@ -258,18 +256,14 @@ def _breaks_at(
     if speed >= needed:
         return None
     # Items fall due faster than they are visited, and the queue grows.
-    tolerated = _tolerance(period) / SECOND * speed - facts.due
+    tolerated = period.tolerance / SECOND * speed - facts.due
     return now + round(max(0.0, tolerated) / (needed - speed) * SECOND)
 
 
 def _is_broken(sample: Sample, period: Period, now: int) -> bool:
     """Whether the oldest item is later than a short delay in the queue explains."""
     seen = sample.seen_first
-    return seen is not None and now - seen - period.every > _tolerance(period)
-
-
-def _tolerance(period: Period) -> int:
-    return max(MINUTE, period.every // 100)
+    return seen is not None and now - seen - period.every > period.tolerance
 
 
 def _named(every: int) -> str:
