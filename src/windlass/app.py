@@ -67,6 +67,8 @@ from windlass.watch.engine.deliver import DELIVER, delivery_kind
 from windlass.watch.engine.outside import OutsideWatcher
 from windlass.watch.model import AlertView
 from windlass.watch.operate import alert
+from windlass.watch.promise.model.promise import Promise
+from windlass.watch.promise.operate import promise
 from windlass.worker.team import Team
 from windlass.worker.worker import Worker, WorkerSettings
 
@@ -501,6 +503,13 @@ class App:
         return alert.listing(self.fleet, limit=limit)
 
     aalerts = awaited(alerts)
+
+    def promises(self) -> Listing[Promise]:
+        """What kinds promise (`every`, `within`), how it stands and the forecast, worst first."""
+        self.prepare()
+        return promise.listing(self.fleet, self.clock, self.registry)
+
+    apromises = awaited(promises)
 
     def alert_to(
         self,

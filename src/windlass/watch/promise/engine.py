@@ -41,6 +41,8 @@ RECENT_MINUTES = 10
 PRESSED_AFTER = 2 * MINUTE
 RUNS_READ = 100
 USUAL_OF = 20
+# A sweep without a promise has a projected end, too.
+NO_LIMIT = 100 * 365 * 24 * 60 * MINUTE
 
 
 @dataclass(frozen=True)
@@ -88,17 +90,31 @@ def judged(kind: Kind, found: Sequence[Facts], *, now: int) -> Promise:
         rate = _sum([each.pace.setting.rate for each in rollings])
         facts = replace(facts, setting=replace(facts.setting, rate=rate))
         fresh = freshness.judged(facts, kind.period, now=now)
-        return judge.judge_rolling(kind.name, kind.period, fresh, rolling_pace(facts))
-    assert within is not None
+        pace = replace(
+            rolling_pace(facts), expected=_sum([each.pace.expected for each in rollings])
+        )
+        return judge.judge_rolling(kind.name, kind.period, fresh, pace)
     if rounds:
         # A sweep is in one shard; in others it may have ended before it moved.
         chosen = max(rounds, key=lambda each: (each.is_running, each.started_at or 0))
-        return judge.judge_round(kind.name, within, chosen, now=now)
+        return judge.judge_round(kind.name, within or NO_LIMIT, chosen, now=now)
+    assert within is not None
     together = backlogs_together(backlogs)
     if kind.face == "flow":
         return judge.judge_flow(kind.name, within, together, now=now)
     face: PromiseFace = "task" if kind.schedule is None else "cron"
     return judge.judge_backlog(kind.name, face, within, together, now=now)
+
+
+def replanned(facts: Facts, pace: Pace) -> Facts:
+    """What would be known of a kind at another pace."""
+    if not isinstance(facts, RollingFacts):
+        return replace(facts, pace=pace)
+    found = replace(facts.found, setting=pace.setting, workers=pace.workers)
+    reached, before = pace.without_rate, facts.pace.measured
+    if found.due and reached is not None and before:
+        found = replace(found, per_second=reached, busy=found.busy / before * reached)
+    return RollingFacts(found, pace)
 
 
 def rolling_pace(found: FreshnessFacts) -> Pace:

@@ -57,7 +57,8 @@ def at_speed(breaks_at: int, pace: Pace, speed: float | None, needed: float | No
     moment = to_datetime(breaks_at).strftime("%A %Y-%m-%d %H:%M UTC")
     if pace.hold is not None:
         return f"breaks on {moment} because {pace.hold.value}"
-    present = "" if not speed else f" at the present {rate_text(speed)}"
+    when = "present" if pace.expected is None else "expected"
+    present = "" if not speed else f" at the {when} {rate_text(speed)}"
     return f"breaks on {moment}{present}{needs(needed)}"
 
 
