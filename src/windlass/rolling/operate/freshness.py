@@ -145,16 +145,18 @@ def together(found: Sequence[FreshnessFacts]) -> FreshnessFacts:
     )
 
 
-def facts_of(connection: Connection, dialect: Dialect, kind: Kind, *, now: int) -> FreshnessFacts:
-    """What one database says about the items of a kind, by bounded reads."""
+def facts_of(
+    connection: Connection, dialect: Dialect, kind: Kind, *, now: int, most: int = SAMPLED
+) -> FreshnessFacts:
+    """What one database says about the items of a kind, by reads of `most` rows at most."""
     period, until = _period(kind), kind.due_until(now)
     lanes = dialect.lanes(connection, [kind.name])
-    sample = store.sample(connection, lanes, until=until, late_before=now - period.every)
-    total = store.total(connection, kind.name)
+    sample = store.sample(connection, lanes, until=until, late_before=now - period.every, most=most)
+    total = store.total(connection, kind.name, most=most)
     due = sample.due
-    if due == sample.looked_at and total > SAMPLED:
+    if due == sample.looked_at and total > most:
         # Where most items are due, as after an import, the others can be counted.
-        rest = store.not_due(connection, lanes, kind.name, until=until)
+        rest = store.not_due(connection, lanes, kind.name, until=until, most=most)
         if rest is None:
             estimates = (dialect.estimate_due(connection, lane, until=until) for lane in lanes)
             rest = total - sum(estimates)

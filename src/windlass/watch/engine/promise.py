@@ -29,8 +29,8 @@ def troubled_promises(
 def told(promise: Promise) -> str:
     """A promise in one sentence."""
     cure = "" if promise.cure is None else f"; cure: {promise.cure}"
-    text = f"{promise.kind!r} promises {promise.promise}: {promise.forecast}"
-    return f"{text} ({promise.standing}){cure}"
+    text = f"promise of {promise.kind!r} ({promise.promise}): {promise.forecast}"
+    return f"{text}; {promise.standing}{cure}"
 
 
 def _is_near(promise: Promise, watching: Watching, *, now: int) -> bool:

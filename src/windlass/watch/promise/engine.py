@@ -25,6 +25,7 @@ from windlass.database.dialect.base import Dialect, Lane
 from windlass.flow.store import page as flows
 from windlass.rolling.operate import freshness
 from windlass.rolling.operate.freshness import FreshnessFacts
+from windlass.rolling.store.freshness import SAMPLED
 from windlass.sweep import model as sweep_model
 from windlass.sweep.model import SweepRow, is_sweep
 from windlass.sweep.store import range as ranges
@@ -41,6 +42,8 @@ RECENT_MINUTES = 10
 PRESSED_AFTER = 2 * MINUTE
 RUNS_READ = 100
 USUAL_OF = 20
+# Watchers look often: they read fewer items of a rolling kind than a person who asks.
+FEW_ITEMS = 1_000
 # A sweep without a promise has a projected end, too.
 NO_LIMIT = 100 * 365 * 24 * 60 * MINUTE
 
@@ -69,7 +72,7 @@ def promises_here(
     connection: Connection, dialect: Dialect, kinds: Mapping[str, Kind], *, now: int
 ) -> list[Promise]:
     """How the promises stand in one database, without sweeps that are in another shard."""
-    reader = PromiseReader(connection, dialect, kinds, now)
+    reader = PromiseReader(connection, dialect, kinds, now, items_read=FEW_ITEMS)
     found = ((kind, reader.facts(kind)) for kind in promising(kinds))
     return [
         replace(judged(kind, [facts], now=now), held_back=reader.held_back(kind))
@@ -137,6 +140,7 @@ class PromiseReader:
     dialect: Dialect
     kinds: Mapping[str, Kind]
     now: int
+    items_read: int = SAMPLED
 
     def facts(self, kind: Kind) -> Facts | None:
         """What is known of a kind that promises something; None if it is in another shard."""
@@ -177,7 +181,9 @@ class PromiseReader:
         )
 
     def _rolling(self, kind: Kind) -> RollingFacts:
-        found = freshness.facts_of(self.connection, self.dialect, kind, now=self.now)
+        found = freshness.facts_of(
+            self.connection, self.dialect, kind, now=self.now, most=self.items_read
+        )
         found = replace(found, setting=self._shared(found.setting))
         return RollingFacts(found, rolling_pace(found))
 

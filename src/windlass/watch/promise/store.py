@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from sqlalchemy import Connection, and_, func, select
+from sqlalchemy import Connection, func, select
 
 from windlass.core.finish.store import Work
 from windlass.database.dialect.base import Lane, force_index
@@ -12,9 +10,9 @@ from windlass.database.schema import failure, stat, task
 from windlass.value.status import Status
 
 # Due rows are counted up to this many.
-COUNTED = 10_000
+COUNTED = 2_000
 RUNNING_READ = 1_000
-FAILURES_READ = 1_000
+FAILURES_READ = 200
 
 
 def recent_work(connection: Connection, *, since: int) -> dict[str, dict[int, Work]]:
@@ -61,16 +59,16 @@ def running_since(connection: Connection, kind: str) -> tuple[int, int] | None:
 def retried_since(connection: Connection, kind: str) -> tuple[int, int] | None:
     """The first failure of a row of a kind that is to be tried again, and the row."""
     last = (
-        select(failure.c.failed_at, failure.c.task_id)
+        select(failure.c.task_id, failure.c.failed_at)
         .where(failure.c.kind == kind)
         .order_by(failure.c.id.desc())
         .limit(FAILURES_READ)
-        .subquery()
     )
-    is_open = and_(task.c.id == last.c.task_id, task.c.status.in_(OPEN), task.c.attempt > 0)
-    query = select(last.c.failed_at, last.c.task_id).join(task, is_open)
-    row = connection.execute(query.order_by(last.c.failed_at).limit(1)).first()
-    return None if row is None else (int(row.failed_at), int(row.task_id))
-
-
-OPEN: Collection[Status] = (Status.WAITING, Status.RUNNING)
+    first: dict[int, int] = {}
+    for number, failed_at in connection.execute(last):
+        first[number] = min(failed_at, first.get(number, failed_at))
+    if not first:
+        return None
+    is_open = task.c.status.in_((Status.WAITING, Status.RUNNING)), task.c.attempt > 0
+    query = select(task.c.id).where(task.c.id.in_(sorted(first)), *is_open)
+    return min(((first[number], number) for number in connection.scalars(query)), default=None)

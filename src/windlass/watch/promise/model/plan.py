@@ -167,4 +167,4 @@ def basis_of(pace: Pace) -> str:
 
 
 def _duration(seconds: float) -> str:
-    return f"{seconds:.2g} s" if seconds >= 1 else f"{seconds * 1_000:.2g} ms"
+    return f"{seconds:,.1f} s" if seconds >= 1 else f"{max(1.0, seconds * 1_000):.0f} ms"
