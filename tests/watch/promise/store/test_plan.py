@@ -38,7 +38,7 @@ select 10000000 + i,
     case when i % 4 = 0 then 'send_mail' when i % 4 = 1 then 'stock_level'
          when i % 4 = 2 then 'load' else {other} end,
     case when i % 4 = 1 then {key} else null end, i % 256,
-    case when i % 4 = 1 then 0 when i % 3 < 2 and i % 4 <> 2 then 0 when i % 100 = 2 then 1
+    case when i % 4 = 1 then 0 when i % 3 < 2 and i % 4 <> 2 then 0 when i % 8 = 2 then 1
          else 2 end, 0,
     case when i % 4 = 2 then null when i % 3 = 0 then :now - i when i % 3 = 1 then :now + i * 1000
          when i % 4 = 1 then :now + i else null end,
