@@ -6,6 +6,7 @@ import { control } from "./control";
 import { flow } from "./flow";
 import { ledger } from "./ledger";
 import { overview } from "./overview";
+import { promise } from "./promise";
 import { ring } from "./ring";
 import { rolling } from "./rolling";
 import { sweep } from "./sweep";
@@ -23,6 +24,7 @@ export const en = {
   flow,
   ledger,
   overview,
+  promise,
   ring,
   rolling,
   sweep,

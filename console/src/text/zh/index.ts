@@ -7,6 +7,7 @@ import { control } from "./control";
 import { flow } from "./flow";
 import { ledger } from "./ledger";
 import { overview } from "./overview";
+import { promise } from "./promise";
 import { ring } from "./ring";
 import { rolling } from "./rolling";
 import { sweep } from "./sweep";
@@ -24,6 +25,7 @@ export const zh: Dictionary = {
   flow,
   ledger,
   overview,
+  promise,
   ring,
   rolling,
   sweep,

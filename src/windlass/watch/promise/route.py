@@ -14,14 +14,14 @@ from windlass.web.view import answer
 router = APIRouter(prefix="/promises", tags=["promises"])
 
 
-@router.get("", response_model=answer(Listing[Promise]))
+@router.get("", response_model=answer(Listing[Promise], name="PromiseView"))
 def promises(console: ReadyConsole) -> Listing[Promise]:
     """What kinds promise and how that stands, the worst first."""
     app = console.app
     return operate.listing(app.fleet, app.clock, app.registry)
 
 
-@router.get("/{kind}", responses=problems(404), response_model=answer(Promise))
+@router.get("/{kind}", responses=problems(404), response_model=answer(Promise, name="PromiseView"))
 def promise(kind: KindName, console: ReadyConsole) -> Promise:
     """The promise of one kind."""
     app = console.app
