@@ -17,7 +17,7 @@ from windlass.watch.promise.model.judge import (
     judge_flow,
     judge_round,
 )
-from windlass.watch.promise.model.pace import Hold, Pace, together
+from windlass.watch.promise.model.pace import Hold, KindPace, together
 from windlass.watch.promise.model.plan import basis_of, plan_ring, wanted_workers
 from windlass.watch.promise.model.promise import cure_of
 
@@ -26,10 +26,12 @@ HOUR = 60 * MINUTE
 NOW = 1_800_000_000 * SECOND
 
 
-def pace(*, off=False, window=None, rate=None, concurrency=None, is_broken=False, **facts) -> Pace:
+def pace(
+    *, off=False, window=None, rate=None, concurrency=None, is_broken=False, **facts
+) -> KindPace:
     found = {"measured": 10.0, "busy": 1_000.0, "is_pressed": True, "workers": 2, **facts}
     shown = None if window is None else parse_window(window)
-    return Pace(setting=Setting(off, shown, rate, concurrency), is_broken=is_broken, **found)
+    return KindPace(setting=Setting(off, shown, rate, concurrency), is_broken=is_broken, **found)
 
 
 def test_the_speed_is_what_was_measured_while_rows_wait():

@@ -1,13 +1,12 @@
 /** Chinese. */
 import type { Dictionary } from "../en";
 import { about } from "./about";
-import { alert } from "./alert";
+import { alert, promise } from "./alert";
 import { audit } from "./audit";
 import { control } from "./control";
 import { flow } from "./flow";
 import { ledger } from "./ledger";
 import { overview } from "./overview";
-import { promise } from "./promise";
 import { ring } from "./ring";
 import { rolling } from "./rolling";
 import { sweep } from "./sweep";

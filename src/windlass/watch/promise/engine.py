@@ -34,7 +34,7 @@ from windlass.value.cron import read_turn
 from windlass.watch.promise import store
 from windlass.watch.promise.model import judge
 from windlass.watch.promise.model.judge import Backlog, RoundFacts, backlogs_together
-from windlass.watch.promise.model.pace import Pace
+from windlass.watch.promise.model.pace import KindPace
 from windlass.watch.promise.model.promise import Promise, PromiseFace
 
 RECENT_MINUTES = 10
@@ -53,7 +53,7 @@ class RollingFacts:
     """What is known of a rolling kind."""
 
     found: FreshnessFacts
-    pace: Pace
+    pace: KindPace
 
 
 Facts = Backlog | RoundFacts | RollingFacts
@@ -109,7 +109,7 @@ def judged(kind: Kind, found: Sequence[Facts], *, now: int) -> Promise:
     return judge.judge_backlog(kind.name, face, within, together, now=now)
 
 
-def replanned(facts: Facts, pace: Pace) -> Facts:
+def replanned(facts: Facts, pace: KindPace) -> Facts:
     """What would be known of a kind at another pace."""
     if not isinstance(facts, RollingFacts):
         return replace(facts, pace=pace)
@@ -120,9 +120,9 @@ def replanned(facts: Facts, pace: Pace) -> Facts:
     return RollingFacts(found, pace)
 
 
-def rolling_pace(found: FreshnessFacts) -> Pace:
+def rolling_pace(found: FreshnessFacts) -> KindPace:
     """The pace of a rolling kind: while items are due, its speed is all that is possible."""
-    return Pace(
+    return KindPace(
         measured=found.per_second,
         busy=found.busy,
         is_pressed=found.due > 0,
@@ -158,7 +158,7 @@ class PromiseReader:
 
     def pace(
         self, kind: Kind, *, pressed_since: int | None = None, speed: float | None = None
-    ) -> Pace:
+    ) -> KindPace:
         """How fast a kind runs; `speed` replaces what the statistics say."""
         since = self.now - RECENT_MINUTES * MINUTE
         is_pressed = pressed_since is not None and self.now - pressed_since >= PRESSED_AFTER
@@ -171,7 +171,7 @@ class PromiseReader:
             busy = busy / measured * speed if measured else 0.0
             measured, is_pressed = speed, True
         found = self._switch(kind)
-        return Pace(
+        return KindPace(
             measured=measured,
             busy=busy,
             is_pressed=is_pressed,
@@ -221,7 +221,7 @@ class PromiseReader:
         begun = [each for each in running if each.begins_at <= self.now]
         oldest = min(begun, key=lambda each: each.begins_at, default=None)
         # The nodes are of other kinds: what holds these back is told with them.
-        pace = Pace(0.0, 0.0, False, 1, setting_of(kind, Switch(kind.name)))
+        pace = KindPace(0.0, 0.0, False, 1, setting_of(kind, Switch(kind.name)))
         return Backlog(
             pace=pace,
             due=len(begun),

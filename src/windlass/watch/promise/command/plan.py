@@ -21,7 +21,7 @@ from windlass.cli.output import (
 from windlass.errors import BadInput
 
 if TYPE_CHECKING:
-    from windlass.watch.promise.model.plan import KindPlan, Plan
+    from windlass.watch.promise.model.plan import ChangePlan, KindPlan
 
 
 def plan(
@@ -67,7 +67,7 @@ def plan(
         _print_plan(found, loaded.clock.now())
 
 
-def _print_plan(found: Plan, now: int) -> None:
+def _print_plan(found: ChangePlan, now: int) -> None:
     say(f"With {', '.join(found.change)}:" if found.change else "Without a change:")
     rings = table("ring", "workers", "buckets of a worker", "buckets that move", right=("workers",))
     for ring in found.rings:

@@ -13,7 +13,7 @@ from windlass.rolling.model import Freshness
 from windlass.value.duration import format_duration
 from windlass.value.period import Period
 from windlass.value.rate import rate_text
-from windlass.watch.promise.model.pace import Pace
+from windlass.watch.promise.model.pace import KindPace
 from windlass.watch.promise.model.pace import together as paces_together
 from windlass.watch.promise.model.promise import (
     Promise,
@@ -38,7 +38,7 @@ class Backlog:
     rows tell it; `number` is its id.
     """
 
-    pace: Pace
+    pace: KindPace
     due: int = 0
     since: int | None = None
     # When the next one becomes due.
@@ -52,7 +52,7 @@ class Backlog:
 class RoundFacts:
     """How far the round of a sweep is. `left` is about how many rows are not done."""
 
-    pace: Pace
+    pace: KindPace
     started_at: int | None = None
     is_running: bool = False
     percent: float | None = None
@@ -63,7 +63,7 @@ class RoundFacts:
     why: str = ""
 
 
-def judge_rolling(kind: str, period: Period, found: Freshness, pace: Pace) -> Promise:
+def judge_rolling(kind: str, period: Period, found: Freshness, pace: KindPace) -> Promise:
     """The promise of a period: every item at least once in it."""
     every, breaks_at = period.every, found.breaks_at
     is_broken = found.overdue > 0 and found.oldest_age > span(every + period.tolerance)
@@ -318,7 +318,7 @@ def backlogs_together(found: Sequence[Backlog]) -> Backlog:
     )
 
 
-def _cure(kind: str, state: PromiseState, pace: Pace, *, needed: float | None) -> str | None:
+def _cure(kind: str, state: PromiseState, pace: KindPace, *, needed: float | None) -> str | None:
     if state in ("kept", "unknown"):
         return None
     speed = pace.speed

@@ -23,7 +23,7 @@ class Hold(Enum):
 
 
 @dataclass(frozen=True)
-class Pace:
+class KindPace:
     """How fast a kind runs in one database, or in several together. Rates are per second.
 
     `measured` is the speed of the last minutes, with `busy` milliseconds in handlers a second.
@@ -106,7 +106,7 @@ class Pace:
         rate: float | None = None,
         concurrency: int | None = None,
         ranges: int | None = None,
-    ) -> Pace:
+    ) -> KindPace:
         """The pace after a change, if twice the workers do twice the work.
 
         `rate` 0 stands for no rate.
@@ -128,10 +128,10 @@ class Pace:
         return replace(after, expected=possible)
 
 
-def together(paces: Sequence[Pace]) -> Pace:
+def together(paces: Sequence[KindPace]) -> KindPace:
     """The pace in several databases. A process that serves several is a worker in each."""
     bounds = [each.most_workers for each in paces if each.most_workers is not None]
-    return Pace(
+    return KindPace(
         measured=sum(each.measured for each in paces),
         busy=sum(each.busy for each in paces),
         is_pressed=any(each.is_pressed for each in paces),

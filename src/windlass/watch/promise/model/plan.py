@@ -11,7 +11,7 @@ from windlass.errors import BadInput
 from windlass.ring import assign
 from windlass.value.bucket import BUCKETS
 from windlass.value.rate import rate_text
-from windlass.watch.promise.model.pace import Pace
+from windlass.watch.promise.model.pace import KindPace
 from windlass.watch.promise.model.promise import PromiseState
 
 MOST_WORKERS = 10_000
@@ -26,7 +26,7 @@ UNKNOWNS = (
 
 
 @dataclass(frozen=True)
-class Change:
+class PlannedChange:
     """What would be changed. A rate of 0 stands for no rate."""
 
     workers: str | None = None
@@ -38,7 +38,7 @@ class Change:
         """How many workers there would be of `now`."""
         return now if self.workers is None else wanted_workers(self.workers, now)
 
-    def pace(self, kind: str, before: Pace, *, more: int) -> Pace:
+    def pace(self, kind: str, before: KindPace, *, more: int) -> KindPace:
         """The pace of a kind after the change, with `more` workers, or fewer."""
         return before.changed(
             workers=max(0, before.workers + more),
@@ -90,7 +90,7 @@ class KindPlan:
 
 
 @dataclass(frozen=True)
-class Plan:
+class ChangePlan:
     """What a change would do. Nothing is changed. `unknown` is what no forecast knows."""
 
     change: list[str]
@@ -141,13 +141,13 @@ def plan_ring(database: str, members: Sequence[int], wanted: int) -> RingPlan:
     )
 
 
-def possible_rate(pace: Pace) -> float | None:
+def possible_rate(pace: KindPace) -> float | None:
     """What a kind can reach on average over a week; None if unknown."""
     speed = pace.speed
     return None if speed is None else speed * pace.share
 
 
-def basis_of(pace: Pace) -> str:
+def basis_of(pace: KindPace) -> str:
     """What a forecast is made from."""
     parts = []
     seconds = pace.seconds_a_run

@@ -10,7 +10,7 @@ from typing import Literal
 from windlass.clock import SECOND, to_datetime
 from windlass.value.duration import format_duration
 from windlass.value.rate import rate_text
-from windlass.watch.promise.model.pace import Hold, Pace
+from windlass.watch.promise.model.pace import Hold, KindPace
 
 PromiseState = Literal["kept", "at risk", "broken", "unknown"]
 PromiseFace = Literal["task", "cron", "rolling", "sweep", "flow"]
@@ -52,7 +52,7 @@ class Promise:
         return self.state == "at risk" and not self.rate
 
 
-def at_speed(breaks_at: int, pace: Pace, speed: float | None, needed: float | None) -> str:
+def at_speed(breaks_at: int, pace: KindPace, speed: float | None, needed: float | None) -> str:
     """The forecast of a promise that will break."""
     moment = to_datetime(breaks_at).strftime("%A %Y-%m-%d %H:%M UTC")
     if pace.hold is not None:
@@ -67,7 +67,7 @@ def needs(needed: float | None) -> str:
     return "" if not needed else f"; needs {rate_text(needed)}"
 
 
-def cure_of(kind: str, pace: Pace, *, speed: float | None, needed: float | None) -> str | None:
+def cure_of(kind: str, pace: KindPace, *, speed: float | None, needed: float | None) -> str | None:
     """What would make a kind fast enough: what holds it back comes first; None if unknown."""
     match pace.hold:
         case Hold.PAUSED:
@@ -85,7 +85,7 @@ def cure_of(kind: str, pace: Pace, *, speed: float | None, needed: float | None)
     return "; ".join(cures) or (None if speed is None else "more workers")
 
 
-def _more_time(kind: str, pace: Pace, needed: float) -> list[str]:
+def _more_time(kind: str, pace: KindPace, needed: float) -> list[str]:
     window, speed = pace.setting.window, pace.speed
     if window is None or window.share >= 1.0 or (speed and speed * window.share >= needed):
         return []
@@ -94,14 +94,14 @@ def _more_time(kind: str, pace: Pace, needed: float) -> list[str]:
     return [f"{text}: windlass set {kind} --window ..."]
 
 
-def _more_rate(kind: str, pace: Pace, needed: float) -> list[str]:
+def _more_rate(kind: str, pace: KindPace, needed: float) -> list[str]:
     rate, while_open = pace.setting.rate, needed / max(pace.share, 1e-9)
     if rate is None or rate >= while_open:
         return []
     return [f"a higher rate: windlass set {kind} --rate {_rate_option(while_open)}"]
 
 
-def _more_workers(pace: Pace, needed: float) -> list[str]:
+def _more_workers(pace: KindPace, needed: float) -> list[str]:
     reached, while_open = pace.without_rate, needed / max(pace.share, 1e-9)
     if not reached or reached >= while_open or not pace.helping:
         return []

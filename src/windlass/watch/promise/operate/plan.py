@@ -23,12 +23,12 @@ from windlass.watch.promise.engine import (
     replanned,
 )
 from windlass.watch.promise.model.judge import Backlog, RoundFacts
-from windlass.watch.promise.model.pace import Pace, together
+from windlass.watch.promise.model.pace import KindPace, together
 from windlass.watch.promise.model.plan import (
     UNKNOWNS,
-    Change,
+    ChangePlan,
     KindPlan,
-    Plan,
+    PlannedChange,
     RingPlan,
     basis_of,
     plan_ring,
@@ -59,7 +59,7 @@ def read_change(
     rates: Iterable[str] = (),
     concurrency: Iterable[str] = (),
     ranges: Iterable[str] = (),
-) -> Change:
+) -> PlannedChange:
     """The change that options such as "offer=300/s" describe; an error names the wrong one."""
     if workers is not None:
         read_workers(workers)
@@ -75,15 +75,15 @@ def read_change(
     for name, text in _pairs(ranges, "ranges", "offer=60"):
         registry.of_face(name, "sweep", what="a sweep")
         cut[name] = check_ranges(name, _number(text, f"ranges of {name!r}"))
-    return Change(workers, found, at_once, cut)
+    return PlannedChange(workers, found, at_once, cut)
 
 
-def plan(fleet: Fleet, clock: Clock, registry: Registry, change: Change) -> Plan:
+def plan(fleet: Fleet, clock: Clock, registry: Registry, change: PlannedChange) -> ChangePlan:
     """What the change would do to rings, rounds and promises."""
     kinds = [kind for _, kind in sorted(registry.kinds.items()) if _is_planned(kind, change)]
     answers = fleet.ask(lambda shard: _read(shard, registry, kinds, change))
     now = clock.now()
-    return Plan(
+    return ChangePlan(
         change=_described(change),
         rings=[each.ring for each in answers.values],
         kinds=[each for kind in kinds for each in _kind_plan(kind, answers.values, change, now)],
@@ -92,13 +92,15 @@ def plan(fleet: Fleet, clock: Clock, registry: Registry, change: Change) -> Plan
     )
 
 
-def _is_planned(kind: Kind, change: Change) -> bool:
+def _is_planned(kind: Kind, change: PlannedChange) -> bool:
     named = {*change.rates, *change.concurrency, *change.ranges}
     promises = kind.period is not None or kind.within is not None
     return promises or is_sweep(kind) or kind.name in named
 
 
-def _read(shard: Shard, registry: Registry, kinds: Sequence[Kind], change: Change) -> ShardFacts:
+def _read(
+    shard: Shard, registry: Registry, kinds: Sequence[Kind], change: PlannedChange
+) -> ShardFacts:
     dialect, now, name = shard.database.dialect, shard.clock.fresh(), shard.name
 
     def work(connection: Connection) -> ShardFacts:
@@ -121,7 +123,7 @@ def _facts(reader: PromiseReader, kind: Kind) -> Facts | None:
 
 
 def _kind_plan(
-    kind: Kind, found: Sequence[ShardFacts], change: Change, now: int
+    kind: Kind, found: Sequence[ShardFacts], change: PlannedChange, now: int
 ) -> Iterable[KindPlan]:
     there = [each for each in found if kind.name in each.kinds]
     if not there:
@@ -161,7 +163,7 @@ def _kind_plan(
     )
 
 
-def _pace(found: Sequence[Facts]) -> Pace:
+def _pace(found: Sequence[Facts]) -> KindPace:
     """The pace over all shards; a sweep counts where it runs."""
     rounds = [each for each in found if isinstance(each, RoundFacts)]
     if rounds:
@@ -186,7 +188,7 @@ def _number(text: str, what: str) -> int:
     return int(text)
 
 
-def _described(change: Change) -> list[str]:
+def _described(change: PlannedChange) -> list[str]:
     parts = [] if change.workers is None else [f"workers {change.workers}"]
     for name, rate in change.rates.items():
         parts.append(f"rate of {name} {rate_text(rate) if rate else NONE}")
