@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from windlass.sweep.operate.sweep import Sweep
     from windlass.value.status import Status
     from windlass.view.audit import Audit
+    from windlass.watch.promise.model.promise import Promise
 
 __version__ = "0.2.0.dev0"
 
@@ -85,6 +86,7 @@ __all__ = [
     "PastTime",
     "PayloadTooLarge",
     "Progress",
+    "Promise",
     "RangeView",
     "Reply",
     "ResultTimeout",
@@ -149,6 +151,7 @@ __getattr__ = attributes_of(
         "windlass.sweep.operate.sweep": ("Sweep",),
         "windlass.view.audit": ("Audit",),
         "windlass.value.status": ("Status",),
+        "windlass.watch.promise.model.promise": ("Promise",),
     },
     modules=(
         *("errors", "external", "ledger", "logging", "metrics"),

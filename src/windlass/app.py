@@ -51,7 +51,7 @@ from windlass.flow.operate.template import Templates
 from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate.switch import operate as switch
 from windlass.operate.task import operate as task
-from windlass.rolling.model import RollingOptions, check_takes_a_code, make_period
+from windlass.rolling.model import NO_WITHIN, RollingOptions, check_takes_a_code, make_period
 from windlass.rolling.operate.handle import Rolling
 from windlass.rolling.operate.item import RollingTools
 from windlass.source.contract import SweepSource
@@ -68,6 +68,8 @@ from windlass.watch.engine.deliver import DELIVER, delivery_kind
 from windlass.watch.engine.outside import OutsideWatcher
 from windlass.watch.model import AlertView
 from windlass.watch.operate import alert
+from windlass.watch.promise.model.promise import Promise
+from windlass.watch.promise.operate import promise
 from windlass.worker.team import Team
 from windlass.worker.worker import Worker, WorkerSettings
 
@@ -200,7 +202,7 @@ class App:
 
         return declare
 
-    @takes(RollingOptions)
+    @takes(RollingOptions, refused=NO_WITHIN)
     def rolling(
         self,
         *,
@@ -526,6 +528,13 @@ class App:
         return alert.listing(self.fleet, limit=limit)
 
     aalerts = awaited(alerts)
+
+    def promises(self) -> Listing[Promise]:
+        """What kinds promise (`every`, `within`), how it stands and the forecast, worst first."""
+        self.prepare()
+        return promise.listing(self.fleet, self.clock, self.registry)
+
+    apromises = awaited(promises)
 
     def alert_to(
         self,

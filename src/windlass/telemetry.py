@@ -251,6 +251,7 @@ WORDS: dict[str, tuple[int, str]] = {
     ),
     "alert.raised": (logging.WARNING, "alert raised: {text}"),
     "alert.resolved": (logging.INFO, "alert resolved: {text}"),
+    "alert.unwritten": (logging.ERROR, "alert {what} was not written: {error}"),
     "alert.undelivered": (logging.WARNING, "alert was not delivered to {channel}: {error}"),
     "beat.failed": (logging.WARNING, "heartbeat URL[ of kind {kind}] did not answer: {error}"),
     "schema.behind": (

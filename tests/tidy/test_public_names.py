@@ -64,6 +64,7 @@ PUBLIC = {
     "PastTime",
     "PayloadTooLarge",
     "Progress",
+    "Promise",
     "RangeView",
     "Reply",
     "ResultTimeout",

@@ -43,7 +43,7 @@ LOOKS = {
     *("task list", "task show", "rolling list", "rolling show", "control list", "control show"),
     *("sweep list", "sweep show", "sweep failures", "sweep audit", "shard list"),
     *("ledger stock", "ledger show", "ledger entries", "ledger audit", "token list"),
-    *("alert list", "alert show"),
+    *("alert list", "alert show", "promise list", "promise show", "plan"),
 }
 # What keeps a record of its own, or begins before there are tables.
 ELSEWHERE = {"worker", "dev", "console", "callback", "run", "demo", "init", "migrate", "watch"}

@@ -15,6 +15,7 @@ from windlass import BadInput, Status
 from windlass.clock import SECOND
 from windlass.core.task.declare import How
 from windlass.errors import Undelivered
+from windlass.ledger import Ledger
 from windlass.value.task import Call
 from windlass.view.action import Operator
 from windlass.watch.engine.deliver import DELIVER, RETRIES, trial_message
@@ -261,3 +262,22 @@ def test_channels_come_from_the_environment_too(monkeypatch):
     monkeypatch.setenv("WINDLASS_ALERTS", "webhook+https://a/x webhook+https://b/y")
     with looking_out("sqlite://") as lookout:
         assert list(lookout.app.channels) == ["webhook", "webhook.2"]
+
+
+def test_an_alert_that_others_raised_is_delivered_as_this_app_judges_it(lookout, receiver):
+    ledger = Ledger(lookout.app.database)
+    ledger.restock("delivery-1", {"bolt": 10})
+    lookout.app.database.write(
+        lambda connection: connection.exec_driver_sql(
+            "update windlass_stock set available = 3, received = 3 where sku = 'bolt'"
+        )
+    )
+    assert not ledger.audit().ok
+    lookout.app.alert_to(f"webhook+{receiver.url}", every=None)
+
+    lookout.app.alert_on("ledger", severity="off")
+    deliver(lookout)
+    assert receiver.titles == []
+    lookout.app.alert_on("ledger", severity="warning")
+    deliver(lookout)
+    assert receiver.titles == ["[warning] ledger"]

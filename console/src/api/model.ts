@@ -452,6 +452,10 @@ export interface Page_Item_ {
   items: readonly Item[]; next: string | null; missing: readonly string[];
 }
 
+export interface Page_PromiseView_ {
+  items: readonly PromiseView[]; next: string | null; missing: readonly string[];
+}
+
 export interface Page_RunView_ {
   items: readonly RunView[]; next: string | null; missing: readonly string[];
 }
@@ -484,6 +488,15 @@ export interface ProgressSummary {
   failed: number; repeated: number; total: number | null; rate: number; eta: number | null;
   started_at: string | null; ended_at: string | null; next_at: string | null;
   error: string | null; why: string;
+}
+
+/** What a kind promises and how that stands. Rates are per second. */
+export interface PromiseView {
+  kind: string; face: "task" | "cron" | "rolling" | "sweep" | "flow"; promise: string;
+  within: number; state: "kept" | "at risk" | "broken" | "unknown"; standing: string;
+  forecast: string; cure: string | null; breaks_at: string | null; ends_at: string | null;
+  oldest_age: number | null; overdue: number | null; percent: number | null; rate: number | null;
+  needed_rate: number | null; held_back: string | null; missing: readonly string[];
 }
 
 /** A range as people see it: the keys after `begin` up to `end`; None is an open end. */

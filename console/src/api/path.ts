@@ -153,6 +153,8 @@ export interface Get {
   "ledger/audit": { query?: { shard?: Maybe<string>; }; answer: Model.Audit; };
   "switches": { answer: readonly Model.SwitchView[]; };
   "switches/{kind}": { params: { kind: string; }; answer: Model.SwitchView; };
+  "promises": { answer: Model.Page_PromiseView_; };
+  "promises/{kind}": { params: { kind: string; }; answer: Model.PromiseView; };
   "tokens": { answer: Model.Page_TokenView_; };
   "alerts": { query?: { limit?: Maybe<number | string>; }; answer: Model.Page_AlertView_; };
   "alerts/open": { answer: Model.OpenAlerts; };

@@ -11,6 +11,7 @@ const PATHS = {
   ledger: "M4 3h10l2 2v12H4zM7 8h6M7 11h6M7 14h3",
   switch: "M7 6h6a4 4 0 0 1 0 8H7a4 4 0 0 1 0-8zM13 10h.01",
   alert: "M10 3a4.5 4.5 0 0 1 4.5 4.5V11l1.5 3H4l1.5-3V7.5A4.5 4.5 0 0 1 10 3zM8.5 16.5h3",
+  promise: "M10 3l6 2v5c0 3.500-2.500 6-6 7-3.500-1-6-3.500-6-7V5zM7 10l2.200 2.200L13 8",
   audit: "M5 3h10v14H5zM8 7h4M8 10h4M8 13h2",
   settings: "M4 6h6M14 6h2M12 4v4M4 14h2M10 14h6M8 12v4",
   search: "M9 4a5 5 0 1 0 0 10A5 5 0 0 0 9 4zM13 13l4 4",

@@ -9,6 +9,7 @@ import { ControlDetailPage } from "../page/control/detail";
 import { flowDetail, flowList } from "../page/flow";
 import { ledgerDetail, ledgerList } from "../page/ledger";
 import { OverviewPage } from "../page/overview";
+import { PromisePage } from "../page/promise";
 import { RingPage } from "../page/ring";
 import { RollingPage } from "../page/rolling";
 import { RollingDetailPage } from "../page/rolling/detail";
@@ -51,6 +52,14 @@ export const PAGES: readonly Entry[] = [
     icon: "alert",
     group: "watch",
     list: () => <AlertPage />,
+  },
+  {
+    name: "promises",
+    path: "promises",
+    letter: "p",
+    icon: "promise",
+    group: "watch",
+    list: () => <PromisePage />,
   },
   {
     name: "tasks",

@@ -26,14 +26,15 @@ from windlass.operate.ring.command import ring
 from windlass.operate.switch.command import pause, resume, set_
 from windlass.watch.command.alert import acknowledge, alerts
 from windlass.watch.command.watch import audit, check, migrate, status, watch
+from windlass.watch.promise.command.plan import plan
 
 # Usage errors, exit code 2: options that cannot be read.
 UNREADABLE = (BadBreaker, BadDuration, BadRate, BadSchedule, BadWindow)
 
 # fmt: off
 COMMANDS = (
-    worker, dev, console, migrate, check, status, ring, pause, resume, set_, alerts, acknowledge,
-    audit, run, watch, demo, init, callback,
+    worker, dev, console, migrate, check, status, ring, pause, resume, set_, plan, alerts,
+    acknowledge, audit, run, watch, demo, init, callback,
 )
 # fmt: on
 OPTIONS: dict[Any, dict[str, Any]] = {set_: {"name": "set"}, run: {"cls": AfterDashes}}
@@ -47,6 +48,7 @@ GROUPS = {
         "Show control runs, release those that are stuck, reset those that failed."
     ),
     "windlass.ledger.command": "Show the stock ledger, and check that its books balance.",
+    "windlass.watch.promise.command.promise": "Show what kinds promise, and how that stands.",
     "windlass.watch.command.alert": "Show alerts, acknowledge them, and test channels.",
     "windlass.operate.shard.command": "Show the shards, drain one, and move rows.",
     "windlass.operate.token.command": "Make access tokens, show them, and revoke them.",

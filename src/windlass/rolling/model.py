@@ -15,6 +15,9 @@ from windlass.value.period import Period, parse_tick
 from windlass.value.status import Status
 from windlass.view.field import exposed
 
+# Options of other kinds, and what to write instead.
+NO_WITHIN = {"within": "what a rolling kind promises is its period: give every="}
+
 
 class Item(msgspec.Struct, frozen=True):
     """One item. `status` is how its last visit ended, or that it is running."""

@@ -6,6 +6,7 @@ from typing import TypeGuard
 
 from windlass.core.task.kind import (
     CommonOptions,
+    PromiseOptions,
     RetryOptions,
     SpeedOptions,
     optional_duration,
@@ -20,7 +21,7 @@ from windlass.value.payload import Arguments
 MOST_RANGES = 4_096
 
 
-class SweepOptions(CommonOptions, RetryOptions, SpeedOptions, total=False):
+class SweepOptions(CommonOptions, PromiseOptions, RetryOptions, SpeedOptions, total=False):
     """The options of a sweep, beside how it cuts its source."""
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from windlass.errors import BadSchedule
-from windlass.value.cron import Schedule
+from windlass.value.cron import MINUTE, Schedule
 from windlass.value.duration import Duration, parse_duration
 
 # The key is the only argument of a recurring row.
@@ -87,6 +87,11 @@ class Period:
     def shortest(self) -> int:
         """The shortest time between two visits."""
         return self.every if self.retry_after is None else min(self.every, self.retry_after)
+
+    @property
+    def tolerance(self) -> int:
+        """How much later than the period an item may be: a short wait in the queue."""
+        return max(MINUTE, self.every // 100)
 
     def next_due(self, finished_at: int, *, failed: bool) -> int:
         """When an item is due again after a visit that ended at `finished_at`.

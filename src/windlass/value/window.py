@@ -22,6 +22,7 @@ LONGEST_TEXT = 255
 MINUTE = 60 * SECOND
 DAY_MINUTES = 24 * 60
 WEEK_MINUTES = 7 * DAY_MINUTES
+LONGEST_WEEKS = 100 * 52
 
 _DAY_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _DAYS = {name: day for day, full in enumerate(_DAY_NAMES) for name in (full, full[:3])}
@@ -89,6 +90,17 @@ class Window:
         """The first open moment from `moment` on."""
         while not self.is_open(moment):
             moment = self._next_stop(moment)
+        return moment
+
+    def open_for(self, length: int, *, since: int) -> int:
+        """The moment at which the window has been open for `length` since `since`."""
+        a_week = round(self.share * WEEK_MINUTES) * MINUTE
+        weeks, rest = divmod(length, a_week)
+        moment = since + min(weeks, LONGEST_WEEKS) * WEEK_MINUTES * MINUTE
+        while rest > 0:
+            moment = self.opens_at(moment)
+            step = min(rest, self._next_stop(moment) - moment)
+            moment, rest = moment + step, rest - step
         return moment
 
     def _next_stop(self, moment: int) -> int:

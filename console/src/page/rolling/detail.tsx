@@ -36,6 +36,9 @@ export function RollingDetailPage({ kind }: { kind: string }) {
       lead={fresh?.forecast}
       actions={
         <>
+          <Link className="button plain" to="promises">
+            {t.promise.see}
+          </Link>
           <Link className="button plain" to={pathOf("switches", kind)}>
             {t.switch.one}
           </Link>

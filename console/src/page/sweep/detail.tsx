@@ -250,6 +250,9 @@ function Actions({ sweep }: { sweep: Sweep }) {
       <Button icon="check" onClick={() => void audit()}>
         {t.sweep.audit}
       </Button>
+      <Link className="button plain" to="promises">
+        {t.promise.see}
+      </Link>
       <Link className="button plain" to={pathOf("switches", sweep.sweep)}>
         {t.switch.one}
       </Link>

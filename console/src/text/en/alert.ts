@@ -1,4 +1,4 @@
-/** English, of alerts. */
+/** English, of alerts and promises. */
 export const alert = {
   lead: "Problems that need attention. Alerts are kept for 30 days.",
   allKinds: "all",
@@ -38,4 +38,17 @@ export const alert = {
   noneText: "When a breaker opens, a task is poison or a promise breaks, an alert appears here.",
   text: "What happened",
   what: "Alert",
+};
+
+export const promise = {
+  cure: "What would help",
+  forecast: "Forecast",
+  lead: "What kinds must keep: each item in its period, a round or a task in time.",
+  none: "No promises",
+  noneText: "Declare one:",
+  promise: "Promise",
+  rates: "Rate / needed",
+  see: "Promises",
+  state: "State",
+  states: { kept: "kept", "at risk": "at risk", broken: "broken", unknown: "unknown" },
 };

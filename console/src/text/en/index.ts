@@ -1,6 +1,6 @@
 /** English. Every other language has the same keys, or it does not compile. */
 import { about } from "./about";
-import { alert } from "./alert";
+import { alert, promise } from "./alert";
 import { audit } from "./audit";
 import { control } from "./control";
 import { flow } from "./flow";
@@ -23,6 +23,7 @@ export const en = {
   flow,
   ledger,
   overview,
+  promise,
   ring,
   rolling,
   sweep,

@@ -4,6 +4,7 @@ export const shared = {
   menu: {
     overview: "Overview",
     alerts: "Alerts",
+    promises: "Promises",
     tasks: "Tasks",
     rolling: "Rolling",
     sweeps: "Sweeps",

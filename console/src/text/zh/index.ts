@@ -1,7 +1,7 @@
 /** Chinese. */
 import type { Dictionary } from "../en";
 import { about } from "./about";
-import { alert } from "./alert";
+import { alert, promise } from "./alert";
 import { audit } from "./audit";
 import { control } from "./control";
 import { flow } from "./flow";
@@ -24,6 +24,7 @@ export const zh: Dictionary = {
   flow,
   ledger,
   overview,
+  promise,
   ring,
   rolling,
   sweep,

@@ -5,6 +5,7 @@ export const shared: typeof english = {
   menu: {
     overview: "总览",
     alerts: "告警",
+    promises: "承诺",
     tasks: "任务",
     rolling: "滚动",
     sweeps: "扫描",

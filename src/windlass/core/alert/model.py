@@ -26,6 +26,7 @@ SEVERITIES = {
     "task failed": Severity.WARNING,
     "cron failed": Severity.WARNING,
     "flow failed": Severity.WARNING,
+    "flow late": Severity.WARNING,
     "run failed": Severity.WARNING,
     "run late": Severity.WARNING,
     "poison": Severity.CRITICAL,

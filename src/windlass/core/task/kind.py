@@ -55,6 +55,9 @@ class Kind:
     breaker: BreakerTerms | None = None
     # How old its oldest due row may be before that is a problem; None: as the app says.
     late_after: int | None = None
+    # What it promises: how long after its due time a run is done, or how long a round or a flow
+    # run takes. None: nothing. The promise of a rolling kind is its period.
+    within: int | None = None
     # The face that declared it, and that face's own options.
     face: str = "task"
     face_terms: Any = None
@@ -105,6 +108,12 @@ class CommonOptions(TypedDict, total=False):
     late_after: Duration | None
 
 
+class PromiseOptions(TypedDict, total=False):
+    """The option of kinds that promise to be done in time."""
+
+    within: Duration | None
+
+
 class RetryOptions(TypedDict, total=False):
     """The options of kinds whose runs are retried."""
 
@@ -119,7 +128,7 @@ class SpeedOptions(TypedDict, total=False):
     rate: str | None
 
 
-class TaskOptions(CommonOptions, RetryOptions, SpeedOptions, total=False):
+class TaskOptions(CommonOptions, PromiseOptions, RetryOptions, SpeedOptions, total=False):
     """The options of a task."""
 
     priority: int
@@ -129,7 +138,7 @@ class TaskOptions(CommonOptions, RetryOptions, SpeedOptions, total=False):
     logs: int
 
 
-class CronOptions(CommonOptions, RetryOptions, total=False):
+class CronOptions(CommonOptions, PromiseOptions, RetryOptions, total=False):
     """The options of a cron, beside its schedule."""
 
     priority: int
@@ -155,6 +164,7 @@ class Options:
     window: str | None = None
     breaker: str | None = None
     late_after: Duration | None = None
+    within: Duration | None = None
     logs: int = 0
     schedule: Schedule | None = None
     period: Period | None = None
@@ -166,8 +176,11 @@ class Options:
     check: Callable[[str, Arguments], None] | None = None
 
 
-def takes(options: type) -> Callable[[F], F]:
-    """Show the names in `options` in the signature of a method, and refuse all other keywords."""
+def takes(options: type, *, refused: Mapping[str, str] | None = None) -> Callable[[F], F]:
+    """Show the names in `options` in the signature of a method, and refuse all other keywords.
+
+    `refused` has options of other kinds, and what to write instead.
+    """
 
     def decorate(method: F) -> F:
         given = inspect.signature(method)
@@ -185,6 +198,10 @@ def takes(options: type) -> Callable[[F], F]:
 
         @wraps(method)
         def checked(*args: object, **kwargs: object) -> object:
+            for option, cure in (refused or {}).items():
+                if option in kwargs:
+                    given = f"{option}={kwargs[option]!r}"
+                    raise BadDeclaration(f"{method.__name__}: {given} is not an option; {cure}")
             signature.bind(*args, **kwargs)
             return method(*args, **kwargs)
 
@@ -232,6 +249,7 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         window=_optional(parse_window, options.window, f"{what}: window"),
         breaker=_optional(parse_breaker, options.breaker, f"{what}: breaker"),
         late_after=optional_duration(options.late_after, f"{what}: late_after"),
+        within=optional_duration(options.within, f"{what}: within"),
         face=options.face,
         face_terms=options.face_terms,
         has_rows=options.has_rows,

@@ -200,6 +200,13 @@ class RunHead(msgspec.Struct, frozen=True, omit_defaults=True):
     keep: int
     template: str | None = None
     version: int | None = None
+    # When its first nodes are due, if that is later than its start.
+    delay: int = 0
+    at: int | None = None
+
+    def begins_at(self, created_at: int) -> int:
+        """When a flow run that was written at `created_at` begins."""
+        return created_at + self.delay if self.at is None else max(created_at, self.at)
 
 
 def with_head(payload: str, head: RunHead) -> str:

@@ -55,6 +55,12 @@ class RunRow:
         return keep_of(self._payload)
 
     @property
+    def begins_at(self) -> int:
+        """When its first nodes were due."""
+        head = self.head
+        return self.created_at if head is None else head.begins_at(self.created_at)
+
+    @property
     def arguments(self) -> dict[str, object]:
         """The arguments that it was started with."""
         return arguments_of(self._payload)

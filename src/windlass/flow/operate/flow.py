@@ -27,7 +27,7 @@ from windlass.core.task.kind import (
 from windlass.core.task.store import task
 from windlass.core.trace.provider import sending_of
 from windlass.database.connection import is_async, on_its_thread
-from windlass.errors import BadFlow, BadInput, DuplicateKey, UnknownFlow
+from windlass.errors import BadDeclaration, BadFlow, BadInput, DuplicateKey, UnknownFlow
 from windlass.flow.declare import (
     Draft,
     Drawing,
@@ -139,6 +139,7 @@ class FlowDeclarer:
         priority: int = 0,
         cron: str | None = None,
         tz: str = "UTC",
+        within: Duration | None = None,
     ) -> Callable[[Callable[Concatenate[Any, P], object]], Flow[P]]: ...
 
     def __call__(
@@ -151,13 +152,14 @@ class FlowDeclarer:
         priority: int = 0,
         cron: str | None = None,
         tz: str = "UTC",
+        within: Duration | None = None,
     ) -> Any:
         """Declare a function that draws the nodes of a flow on its first argument.
 
         A flow run is kept for a week after its end, or for `keep`. With `cron` a schedule also
-        starts it.
+        starts it. `within` is how long a flow run takes at most; one that takes longer is told.
         """
-        options = Options(name=name, keep=keep, priority=priority)
+        options = Options(name=name, keep=keep, priority=priority, within=within)
 
         def declare(function: Callable[..., object]) -> Flow[...]:
             kind = make_flow(function, options)
@@ -172,6 +174,11 @@ class FlowDeclarer:
     def schedule(self, flow: Flow[...], options: Options) -> Flow[...]:
         """Let a schedule start a flow, once at each of its times."""
         check_no_required_arguments(flow.kind, self._registry.get(flow.kind).arguments)
+        if options.within is not None:
+            raise BadDeclaration(
+                f"cron of flow {flow.kind!r}: within={options.within!r} would only be about its "
+                "start; give it to the flow: @app.flow(within=...)"
+            )
 
         def start() -> int:
             turn = RunContext(current_run()).due_at
@@ -264,6 +271,8 @@ class Flows:
             keep=KEEP_FAILED if kind.terms.keep is None else kind.terms.keep,
             template=None if version_of(kind) is None else kind.name,
             version=version_of(kind),
+            delay=how.delay or 0,
+            at=how.at,
         )
         new = NewRun(kind, with_head(payload, head), drafts, how)
         run = FlowRun(self.finder, self._write(new))

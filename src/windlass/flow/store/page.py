@@ -11,6 +11,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import BigInteger, Connection, Select, bindparam, case, func, select
 
 from windlass.core.task.store.page import kinds_undue, undue_of
+from windlass.database.dialect import PerDialect
 from windlass.database.scan import scan
 from windlass.database.schema import external, slot, task
 from windlass.flow.model.graph import URGENT, Rule
@@ -33,6 +34,9 @@ R = TypeVar("R", bound=RunRow)
 
 # How many rows of each kind are read: nested flows have the same kinds as flow runs.
 LOOKED_AT = 2_000
+RUNS_LOOKED_AT = 500
+# MariaDB sorts all rows if the order names a column that has one value; the others need it.
+NEEDS_NO_KIND = PerDialect(sqlite=False, postgresql=False, mysql=False, mariadb=True)
 # Sorts after every name with the same beginning.
 LAST = chr(0x10FFFF)
 RUN_STATUSES = (Status.RUNNING, Status.SUCCEEDED, Status.FAILED, Status.CANCELLED)
@@ -73,6 +77,29 @@ def runs(
     chosen = sorted((each for each in ids if floor is None or each >= floor), reverse=True)[:limit]
     found = runs_of(connection, chosen)
     return RunPage(found, chosen[-1] if len(chosen) == limit else floor)
+
+
+def first_running(connection: Connection, kind: str, *, limit: int) -> list[RunRow]:
+    """The flow runs of a kind that go on and were started first, among the first that are read."""
+    rows = _few(connection, Status.RUNNING, kind, is_newest=False)
+    return runs_of(connection, _run_ids(connection, rows)[:limit])
+
+
+def last_succeeded(connection: Connection, kind: str, *, limit: int) -> list[RunRow]:
+    """The newest flow runs of a kind that succeeded and are kept, among the last that are read."""
+    rows = _few(connection, Status.SUCCEEDED, kind, is_newest=True)
+    return runs_of(connection, _run_ids(connection, rows)[:limit])
+
+
+def _few(connection: Connection, status: Status, kind: str, *, is_newest: bool) -> Select[Any]:
+    columns = [task.c.id] if NEEDS_NO_KIND.on(connection) else [task.c.kind, task.c.id]
+    order = [column.desc() if is_newest else column.asc() for column in columns]
+    rows = undue_of(status, kind, task.c.flow_id).order_by(None)
+    return rows.order_by(*order).limit(RUNS_LOOKED_AT)
+
+
+def _run_ids(connection: Connection, rows: Select[Any]) -> list[int]:
+    return [row.id for row in connection.execute(rows) if row.id == row.flow_id]
 
 
 def _newest(connection: Connection, below: int | None, limit: int) -> list[RunRow]:

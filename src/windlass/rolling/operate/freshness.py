@@ -9,7 +9,7 @@ each part, because an item is due a period after its last visit; only a few plac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from windlass.clock import SECOND, Clock, to_datetime
@@ -93,16 +93,18 @@ def view(fleet: Fleet, clock: Clock, kind: Kind) -> RollingView:
 
 def freshness(fleet: Fleet, clock: Clock, kind: Kind) -> Freshness:
     """How fresh the items of a rolling kind are, by the shards that answer."""
-    period = _period(kind)
 
     def ask(shard: Shard) -> FreshnessFacts:
         dialect, now = shard.database.dialect, shard.clock.fresh()
-        return shard.database.read(
-            lambda connection: _facts(connection, dialect, kind, period, now)
-        )
+        return shard.database.read(lambda connection: facts_of(connection, dialect, kind, now=now))
 
     answers = fleet.ask(ask)
-    facts, now = _together(answers.values), clock.now()
+    found = judged(together(answers.values), _period(kind), now=clock.now())
+    return replace(found, missing=answers.missing)
+
+
+def judged(facts: FreshnessFacts, period: Period, *, now: int) -> Freshness:
+    """How fresh the items are by what the databases say."""
     sample = facts.sample
     # Where only a part of the due items was read, the others are assumed to be like them.
     never, late = (_scaled(count, facts) for count in (sample.never_visited, sample.late))
@@ -120,7 +122,6 @@ def freshness(fleet: Fleet, clock: Clock, kind: Kind) -> Freshness:
         forecast=expected.text,
         breaks_at=None if expected.breaks_at is None else to_datetime(expected.breaks_at),
         head_room=expected.head_room,
-        missing=answers.missing,
     )
 
 
@@ -129,7 +130,8 @@ def _period(kind: Kind) -> Period:
     return kind.period
 
 
-def _together(found: Sequence[FreshnessFacts]) -> FreshnessFacts:
+def together(found: Sequence[FreshnessFacts]) -> FreshnessFacts:
+    """What several databases say."""
     return FreshnessFacts(
         total=sum(facts.total for facts in found),
         sample=sum((facts.sample for facts in found), Sample()),
@@ -143,17 +145,18 @@ def _together(found: Sequence[FreshnessFacts]) -> FreshnessFacts:
     )
 
 
-def _facts(
-    connection: Connection, dialect: Dialect, kind: Kind, period: Period, now: int
+def facts_of(
+    connection: Connection, dialect: Dialect, kind: Kind, *, now: int, most: int = SAMPLED
 ) -> FreshnessFacts:
-    until = kind.due_until(now)
+    """What one database says about the items of a kind, by reads of `most` rows at most."""
+    period, until = _period(kind), kind.due_until(now)
     lanes = dialect.lanes(connection, [kind.name])
-    sample = store.sample(connection, lanes, until=until, late_before=now - period.every)
-    total = store.total(connection, kind.name)
+    sample = store.sample(connection, lanes, until=until, late_before=now - period.every, most=most)
+    total = store.total(connection, kind.name, most=most)
     due = sample.due
-    if due == sample.looked_at and total > SAMPLED:
+    if due == sample.looked_at and total > most:
         # Where most items are due, as after an import, the others can be counted.
-        rest = store.not_due(connection, lanes, kind.name, until=until)
+        rest = store.not_due(connection, lanes, kind.name, until=until, most=most)
         if rest is None:
             estimates = (dialect.estimate_due(connection, lane, until=until) for lane in lanes)
             rest = total - sum(estimates)
@@ -255,18 +258,14 @@ def _breaks_at(
     if speed >= needed:
         return None
     # Items fall due faster than they are visited, and the queue grows.
-    tolerated = _tolerance(period) / SECOND * speed - facts.due
+    tolerated = period.tolerance / SECOND * speed - facts.due
     return now + round(max(0.0, tolerated) / (needed - speed) * SECOND)
 
 
 def _is_broken(sample: Sample, period: Period, now: int) -> bool:
     """Whether the oldest item is later than a short delay in the queue explains."""
     seen = sample.seen_first
-    return seen is not None and now - seen - period.every > _tolerance(period)
-
-
-def _tolerance(period: Period) -> int:
-    return max(MINUTE, period.every // 100)
+    return seen is not None and now - seen - period.every > period.tolerance
 
 
 def _named(every: int) -> str:

@@ -45,7 +45,12 @@ class Sample:
 
 
 def sample(
-    connection: Connection, lanes: Sequence[Lane], *, until: int, late_before: int
+    connection: Connection,
+    lanes: Sequence[Lane],
+    *,
+    until: int,
+    late_before: int,
+    most: int = SAMPLED,
 ) -> Sample:
     """Read the first items: due by `until`, and late if last seen before `late_before`."""
     found = Sample()
@@ -58,7 +63,7 @@ def sample(
             )
             .where(_is_waiting(lane), task.c.due_at.is_not(None))
             .order_by(task.c.due_at)
-            .limit(SAMPLED // len(lanes))
+            .limit(max(1, most // len(lanes)))
         )
         first = _by_due(few).subquery()
         row = connection.execute(
@@ -75,10 +80,10 @@ def sample(
     return found
 
 
-def total(connection: Connection, kind: str) -> int:
+def total(connection: Connection, kind: str, *, most: int = SAMPLED) -> int:
     """How many items there are: counted if they are few, otherwise by the tally."""
-    counted = _count(connection, _items(kind, task.c.id).limit(SAMPLED + 1))
-    return counted if counted <= SAMPLED else max(counted, tallied(connection, kind))
+    counted = _count(connection, _items(kind, task.c.id).limit(most + 1))
+    return counted if counted <= most else max(counted, tallied(connection, kind))
 
 
 def tallied(connection: Connection, kind: str) -> int:
@@ -93,15 +98,17 @@ def last_visits(connection: Connection, kind: str, *, most: int) -> Sequence[int
     return None if len(found) > most else found
 
 
-def not_due(connection: Connection, lanes: Sequence[Lane], kind: str, *, until: int) -> int | None:
-    """How many items are running, or due after `until`; None if more than SAMPLED are."""
+def not_due(
+    connection: Connection, lanes: Sequence[Lane], kind: str, *, until: int, most: int = SAMPLED
+) -> int | None:
+    """How many items are running, or due after `until`; None if more than `most` are."""
     waiting = [and_(_is_waiting(lane), task.c.due_at > until) for lane in lanes]
     running = and_(task.c.status == Status.RUNNING, task.c.kind == kind, task.c.due_at > 0)
     count = 0
     for group in (*waiting, running):
         few = select(task.c.due_at).where(group, STAYS).order_by(task.c.priority, task.c.due_at)
-        count += _count(connection, _by_due(few).limit(SAMPLED + 1 - count))
-        if count > SAMPLED:
+        count += _count(connection, _by_due(few).limit(most + 1 - count))
+        if count > most:
             return None
     return count
 

@@ -6,6 +6,7 @@ without a worker: they are looked for again and again, and are gone when they ar
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep
 from windlass.value.duration import format_duration
 from windlass.watch.declare import Watching
+from windlass.watch.engine.promise import troubled_promises
+from windlass.watch.promise.engine import promises_here
+from windlass.watch.promise.model.promise import Promise
 from windlass.watch.store import watch as store
 from windlass.watch.store.watch import MinuteTally
 
@@ -48,7 +52,7 @@ SILENT = "it missed its heartbeat"
 LASTING = frozenset(
     (
         *("run failed", "run late", "late", "no worker", "workers dying", "unknown kind"),
-        *("failing", "source", "failures"),
+        *("failing", "source", "failures", "flow late", "promise at risk", "promise broken"),
     )
 )
 # Problems that happen. They are gone when they did not happen again for this long.
@@ -92,6 +96,11 @@ class Look:
     @cached_property
     def switches(self) -> dict[str, Switch]:
         return limit_store.switches(self.connection)
+
+    @cached_property
+    def promises(self) -> list[Promise]:
+        dialect = self.site.database.dialect
+        return promises_here(self.connection, dialect, self.kinds, now=self.now)
 
     @property
     def minute(self) -> int:
@@ -140,6 +149,7 @@ def lasts(look: Look) -> Iterator[Trouble]:
     yield from _unknown(look)
     yield from _runs(look)
     yield from _failing(look)
+    yield from troubled_promises(look.promises, look.watching, now=look.now)
     for row in sweep.listing(look.connection):
         if row.error is not None:
             text = f"sweep {row.name!r} cannot read its source: {row.error}"
@@ -225,9 +235,16 @@ def _held_up(look: Look) -> Iterator[Trouble]:
             if waits > UNSERVED_AFTER:
                 text = f"no worker serves {name!r}, and its oldest row is due since {since}"
                 yield Trouble("no worker", name, f"{text}; start one: windlass worker")
-        elif kind.period is None and waits > (kind.late_after or look.watching.late_after or DAY):
+        elif kind.period is None and waits > _late_after(look, kind):
             text = f"the oldest row of {name!r} is due since {since}"
             yield Trouble("late", name, f"{text}; see: windlass status")
+
+
+def _late_after(look: Look, kind: Kind) -> int:
+    """When the oldest due row of a kind is late; a kind with a promise is told by that."""
+    if kind.late_after is None and kind.within is not None:
+        return sys.maxsize
+    return kind.late_after or look.watching.late_after or DAY
 
 
 def _unserved_sweep(look: Look, name: str) -> Iterator[Trouble]:

@@ -14,7 +14,7 @@ import msgspec
 from windlass import telemetry
 from windlass.clock import SECOND
 from windlass.core.alert import store as alert_store
-from windlass.core.alert.model import Trouble
+from windlass.core.alert.model import Severity, Trouble
 from windlass.core.face import FaceLoop, Site
 from windlass.core.task.declare import How
 from windlass.core.task.enqueue import TaskWriter
@@ -133,7 +133,7 @@ class Watcher(FaceLoop):
         """Have every channel told what it does not know, all of it in one message."""
         if not self._watching.channels:
             return
-        rows = store.troubles(connection, resolved_since=now - TELL_RESOLVED)
+        rows = self._wanted(connection, resolved_since=now - TELL_RESOLVED)
         quiet = is_acknowledged(connection, rows, now=now)
         told: dict[int, dict[str, Told]] = {}
         for channel in self._watching.channels.values():
@@ -147,6 +147,19 @@ class Watcher(FaceLoop):
             for stage, alerts in stages.items():
                 self._enqueue(connection, channel, stage, sorted(alerts))
         store.keep_told(connection, told)
+
+    def _wanted(self, connection: Connection, *, resolved_since: int) -> list[TroubleRow]:
+        """Alerts as this app judges them: those that others raised do not know what it changed."""
+        wanted = []
+        for row in store.troubles(connection, resolved_since=resolved_since):
+            problem = Trouble(row.what, row.kind or "", "", severity=Severity(row.severity))
+            severity = self._watching.judged(problem)
+            if severity is None:
+                continue
+            if severity != row.severity:
+                store.keep_severity(connection, row.alert_id, severity)
+            wanted.append(row._replace(severity=int(severity)))
+        return wanted
 
 
 def stage_of(channel: Channel, row: TroubleRow, *, is_quiet: bool, now: int) -> str | None:

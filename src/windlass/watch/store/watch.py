@@ -148,6 +148,12 @@ def troubles(connection: Connection, *, resolved_since: int) -> list[TroubleRow]
     return [TroubleRow(*row[:-1], told=_told(row[-1])) for row in rows]
 
 
+def keep_severity(connection: Connection, alert_id: int, severity: int) -> None:
+    """Write how bad an alert is."""
+    changed = update(trouble).where(trouble.c.alert_id == alert_id).values(severity=int(severity))
+    connection.execute(changed)
+
+
 def keep_told(connection: Connection, told: Mapping[int, Mapping[str, Told]]) -> None:
     """Write what was delivered of alerts, by alert and channel."""
     for alert_id, by_channel in sorted(told.items()):

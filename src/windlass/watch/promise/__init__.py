@@ -1,0 +1,1 @@
+"""Promises: what kinds must keep, how that stands, and what a change would do to them."""

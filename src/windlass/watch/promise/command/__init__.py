@@ -1,0 +1,1 @@
+"""The terminal commands for promises and plans."""

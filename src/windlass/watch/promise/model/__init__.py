@@ -1,0 +1,1 @@
+"""Promises as values: the speed of a kind, its promise, and the effect of a change."""

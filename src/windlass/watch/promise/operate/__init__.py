@@ -1,0 +1,1 @@
+"""What operators see of promises, and what a change would do to them."""
