@@ -33,6 +33,7 @@ from windlass.errors import (
 from windlass.fork import watch_forks
 from windlass.ledger.engine.execute import RequestExecutor
 from windlass.ledger.engine.group import GroupCommit
+from windlass.ledger.engine.report import report
 from windlass.ledger.model.ledger import (
     Adjust,
     Confirm,
@@ -242,7 +243,10 @@ class Ledger:
         return self._read(lambda of: ledger_view.entries(of, asked, after=start, limit=most), conn)
 
     def audit(self, *, conn: object = None) -> Audit:
-        """Whether every rule of the ledger holds for every row at one moment; repairs nothing."""
+        """Whether every rule of the ledger holds for every row at one moment; repairs nothing.
+
+        Problems raise an alert, unless it reads in the caller's transaction.
+        """
 
         def work(executor: Executor) -> list[str]:
             return ledger_audit.problems(executor, self.database.dialect)
@@ -250,7 +254,9 @@ class Ledger:
         if conn is not None:
             return found(self._read(work, conn))
         self.prepare()
-        return found(self.database.snapshot(work))
+        problems = self.database.snapshot(work)
+        report(self.database, self.clock, problems)
+        return found(problems)
 
     astock = _awaited(stock)
     astocks = _awaited(stocks)
