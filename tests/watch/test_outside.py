@@ -7,6 +7,7 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.server.relay import Relay
+from tests.wait import eventually
 from tests.watch.lookout import HOUR, MINUTE, looking_out
 from tests.watch.receiver import Receiver, receiving
 from windlass import App, Status
@@ -103,13 +104,37 @@ def test_a_database_that_stays_away_is_told_again_and_only_if_the_app_wants(
         watcher = app.outside_watcher()
         watcher.tick()
         relay.refuse()
-        watcher.tick()
-        watcher.tick()
+        eventually(lambda: watcher.tick() and len(receiver.bodies) > 1)
         app.alert_on("database", severity="off")
+        told = len(receiver.bodies)
         watcher.tick()
 
-    assert [body["data"]["stage"] for body in receiver.bodies] == ["raised", "repeated"]
-    assert len({each["webhook-id"] for each in receiver.headers}) == 2
+    stages = [body["data"]["stage"] for body in receiver.bodies]
+    assert stages == ["raised", *["repeated"] * (told - 1)]
+    assert len({each["webhook-id"] for each in receiver.headers}) == told
+
+
+def test_a_lost_database_reaches_the_fallback_once(
+    database_url, database_engine, receiver, monkeypatch
+):
+    if database_engine == "sqlite":
+        pytest.skip("SQLite has no server to lose")
+    monkeypatch.setattr(outside, "AWAY_AFTER_SECONDS", 0.0)
+    gone = "webhook+http://127.0.0.1:1/gone"
+    relay = Relay(make_url(database_url).port)
+    with relay, receiving(Receiver()) as spare, closing(App(relay.url(database_url))) as app:
+        app.alert_to(f"webhook+{receiver.url}", name="all")
+        app.alert_to(f"webhook+{spare.url}", name="spare", kinds=["nothing"])
+        app.alert_to(gone, name="first", fallback="all")
+        app.alert_to(gone, name="second", fallback="spare")
+        watcher = app.outside_watcher()
+        watcher.tick()
+        relay.refuse()
+        watcher.tick()
+        watcher.tick()
+
+    assert len(receiver.titles) == 1
+    assert spare.titles == receiver.titles
 
 
 def test_a_heartbeat_of_a_kind_is_sent_only_while_it_succeeds(database_url, receiver):

@@ -176,9 +176,10 @@ class OutsideWatcher(Loop):
             channel.sender.send(message)
         except Undelivered as problem:
             telemetry.emit("alert.undelivered", channel=channel.name, error=str(problem))
-            if channel.fallback is None:
-                return False
-            return self._send(self._watching.channels[channel.fallback], message)
+            other = self._watching.channels.get(channel.fallback or "")
+            # One that wants it anyway is told by itself.
+            is_needed = other is not None and not other.wants(message.severity, None)
+            return other is not None and is_needed and self._send(other, message)
         return True
 
     @property

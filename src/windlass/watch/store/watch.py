@@ -161,7 +161,7 @@ def troubles(connection: Connection, *, resolved_since: int) -> list[TroubleRow]
 def change_severity(connection: Connection, alert_id: int, severity: int) -> None:
     """The app judges an alert differently."""
     changed = update(trouble).where(trouble.c.alert_id == alert_id)
-    connection.execute(changed.values(severity=severity))
+    connection.execute(changed.values(severity=int(severity)))
 
 
 def keep_told(connection: Connection, told: Mapping[int, Mapping[str, Told]]) -> None:
