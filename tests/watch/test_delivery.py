@@ -199,6 +199,48 @@ def test_after_the_last_try_the_fallback_gets_it(lookout, receiver):
     assert sorted(deliveries(lookout)) == [Status.SUCCEEDED, Status.FAILED]
 
 
+def test_an_alert_shows_its_deliveries(lookout, receiver):
+    lookout.app.alert_to(f"webhook+{receiver.url}", name="ops")
+    fail(lookout, "send_mail")
+    deliver(lookout)
+
+    shown = operate.show(lookout.app.fleet, lookout.one("task failed").id)
+
+    (delivery,) = shown.deliveries
+    assert (delivery.channel, delivery.stage) == ("ops", "raised")
+    assert (delivery.status, delivery.attempts) == ("succeeded", 1)
+
+
+def test_what_came_and_went_in_quiet_hours_is_told_after_them(lookout, receiver):
+    noon = 12 * HOUR - lookout.clock.now() % (24 * HOUR)
+    lookout.clock.advance(noon + 24 * HOUR)
+    lookout.app.alert_to(f"webhook+{receiver.url}", quiet="11:00-15:00")
+    lookout.look()
+    fail(lookout, "send_mail")
+    deliver(lookout)
+    deliver(lookout, after=HOUR)
+    assert lookout.open() == []
+    assert receiver.titles == []
+
+    deliver(lookout, after=2 * HOUR)
+    deliver(lookout)
+
+    assert receiver.titles == ["[warning] task failed of send_mail"]
+    assert "ConnectionError: a refused" in receiver.texts[0]
+    assert "resolved after 1h" in receiver.texts[0]
+
+
+def test_what_was_resolved_before_a_channel_was_declared_is_not_told(lookout, receiver):
+    fail(lookout, "send_mail")
+    deliver(lookout)
+    deliver(lookout, after=HOUR)
+
+    lookout.app.alert_to(f"webhook+{receiver.url}")
+    deliver(lookout)
+
+    assert receiver.titles == []
+
+
 def test_mail_arrives_through_apprise(lookout):
     arrived = []
 

@@ -1,10 +1,14 @@
 """Trouble is found by itself: each rule raises one alert for its cause and resolves it."""
 
+from functools import partial
+
 import pytest
 
 from tests.watch.lookout import HOUR, MINUTE, looking_out
 from windlass import BadInput, Keys
 from windlass.clock import SECOND
+from windlass.core.alert.model import Trouble
+from windlass.core.alert.store import raise_alert
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.store import Kinds
 
@@ -291,6 +295,49 @@ def test_an_app_may_change_severities_and_switch_rules_off(lookout):
     lookout.look()
 
     assert lookout.one("task failed").severity == "critical"
+
+
+def test_what_a_worker_raised_is_judged_as_the_app_says(lookout):
+    lookout.app.alert_on("poison", kinds=["send_mail"], severity="info")
+    lookout.app.alert_on("clock stepped", severity="off")
+    lookout.look()
+    for number, problem in enumerate(
+        [
+            Trouble("poison", "send_mail", "it killed 3 workers"),
+            Trouble("poison", "other", "it killed 3 workers"),
+            Trouble("clock stepped", "", "by 5 s"),
+        ],
+        start=1_000_000,
+    ):
+        lookout.app.database.write(
+            partial(raise_alert, number=number, problem=problem, now=lookout.clock.now())
+        )
+
+    lookout.look()
+
+    found = {(each.what, each.kind): each for each in lookout.app.alerts()}
+    assert found["poison", "send_mail"].severity == "info"
+    assert found["poison", "other"].severity == "critical"
+    assert not found["clock stepped", None].is_open
+
+
+def test_a_fleet_whose_last_worker_died_is_told_without_due_rows(lookout):
+    failing_until(lookout.app, good=[True])
+    worker = Joined(lookout, serves=["send_mail"])
+    worker.beat()
+    lookout.look()
+    assert lookout.open() == []
+
+    lookout.look(after=2 * MINUTE)
+    assert lookout.open() == [("no worker", None)]
+    worker.dies()
+    lookout.look()
+    lookout.look(after=2 * HOUR)
+    assert lookout.open("no worker") == [("no worker", None)], "not forgotten after an hour"
+
+    Joined(lookout, serves=["send_mail"], number=10_002).beat()
+    lookout.look()
+    assert lookout.open() == []
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,8 @@ import os
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from itertools import count
 
 from windlass.core.alert.model import SEVERITIES, Severity, Trouble
 from windlass.errors import BadInput
@@ -19,6 +21,8 @@ ALERTS_VARIABLE = "WINDLASS_ALERTS"
 NAME = re.compile(r"[\w.-]{1,50}")
 MOST_CHANNELS = 50
 OFF = "off"
+# The sorts of alerts that are raised from a limit on.
+LIMITED = ("failing", "workers dying", "promise at risk")
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,8 @@ class RuleChange:
 class Beat:
     """A URL that is called while workers live, or while a kind succeeds."""
 
+    # The same for the same URL and kind, and does not show the URL.
+    name: str
     sender: Sender
     kind: str | None
     every: int
@@ -122,6 +128,9 @@ class Watching:
             raise BadInput(f"alerts of {what!r} do not exist; known are {known}")
         if limit is not None and (isinstance(limit, bool) or not limit >= 0):
             raise BadInput(f"alert_on({what!r}): limit={limit!r} is not a number from 0 on")
+        if limit is not None and what not in LIMITED:
+            known = " and ".join(repr(name) for name in LIMITED)
+            raise BadInput(f"alert_on({what!r}) has no limit=; only {known} have one")
         is_off = severity == OFF
         changed = None if severity is None or is_off else parse_severity(severity, or_off=True)
         self.changes.append(
@@ -131,7 +140,8 @@ class Watching:
     def beat_to(self, url: str, *, kind: str | None = None, every: Duration = "1m") -> None:
         """Call a URL again and again while all is well."""
         sender = sender_of(url, only_http=True)
-        self.beats.append(Beat(sender, kind, parse_duration(every, what="every")))
+        name = blake2b(f"{url} {kind}".encode(), digest_size=16).hexdigest()
+        self.beats.append(Beat(f"beat {name}", sender, kind, parse_duration(every, what="every")))
 
     def judged(self, problem: Trouble) -> Severity | None:
         """How bad a problem is for this app; None if it raises no alert."""
@@ -153,8 +163,8 @@ class Watching:
         if len(self.channels) >= MOST_CHANNELS:
             raise BadInput(f"there are {MOST_CHANNELS} channels already; more are not allowed")
         if given is None:
-            number = sum(name.split(".")[0] == scheme for name in self.channels) + 1
-            return scheme if number == 1 else f"{scheme}.{number}"
+            names = (scheme if number == 1 else f"{scheme}.{number}" for number in count(1))
+            return next(name for name in names if name not in self.channels)
         if not NAME.fullmatch(given):
             raise BadInput(f"channel name {given!r} is not valid; use letters, digits, . - and _")
         if given in self.channels:

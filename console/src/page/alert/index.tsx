@@ -13,6 +13,7 @@ import { Link, useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
 import { ChannelCard } from "./channel";
+import { DeliveryCard } from "./delivery";
 
 type Alert = Row<"alerts">;
 
@@ -24,7 +25,7 @@ const TONES: Readonly<Record<Alert["severity"], Tone>> = {
 
 export function AlertPage() {
   const { t } = useText();
-  const [query] = useQuery();
+  const [query, setQuery] = useQuery();
   const resource = useLive("alerts", { query: { limit: 200 }, topics: ["alerts"] });
   const kinds = [...new Set(resource.data?.items.map((alert) => alert.kind ?? "") ?? [])].filter(
     Boolean,
@@ -32,6 +33,7 @@ export function AlertPage() {
   const kind = query.kind ?? "";
   const isWanted = (alert: Alert) =>
     (!kind || alert.kind === kind) && (!query.open || alert.is_open);
+  const chosen = resource.data?.items.find((alert) => String(alert.id) === query.alert);
   return (
     <Page title={t.menu.alerts} lead={t.alert.lead}>
       <div className="filters">
@@ -62,6 +64,9 @@ export function AlertPage() {
           )}
         </Faces>
       </Card>
+      {chosen && (
+        <DeliveryCard key={chosen.id} alert={chosen} onClose={() => setQuery({ alert: "" })} />
+      )}
       <ChannelCard />
     </Page>
   );
@@ -91,6 +96,7 @@ function Alerts({ alerts }: { alerts: readonly Alert[] }) {
           <span className="plain-text">{alert.text}</span>
           <Resolved alert={alert} />
           <SeenBy alert={alert} />
+          <ShowDeliveries alert={alert} />
         </span>
       ),
     },
@@ -143,6 +149,23 @@ function Resolved({ alert }: { alert: Alert }) {
     <small>
       {t.alert.resolved} <Ago at={alert.resolved_at} />
       {alert.resolution && ` · ${alert.resolution}`}
+    </small>
+  );
+}
+
+/** Opens the list of channels that were told. */
+function ShowDeliveries({ alert }: { alert: Alert }) {
+  const { t } = useText();
+  const [, setQuery] = useQuery();
+  return (
+    <small>
+      <button
+        type="button"
+        className="as-link"
+        onClick={() => setQuery({ alert: String(alert.id) }, false)}
+      >
+        {t.alert.deliveries}
+      </button>
     </small>
   );
 }

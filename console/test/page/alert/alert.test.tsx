@@ -1,5 +1,5 @@
 // @vitest-environment jsdom
-import { cleanup, fireEvent, render, screen, waitFor } from "@testing-library/react";
+import { cleanup, fireEvent, render, screen, waitFor, within } from "@testing-library/react";
 import { afterEach, beforeEach, expect, it, vi } from "vitest";
 import type { Row } from "../../../src/api/call";
 import { cache } from "../../../src/data/cache";
@@ -52,6 +52,29 @@ const pager: Row<"channels"> = {
   quiet: null,
   fallback: null,
 };
+const detail = {
+  alert: open,
+  deliveries: [
+    {
+      task_id: 41,
+      channel: "pager",
+      stage: "raised",
+      status: "failed",
+      attempts: 9,
+      created_at: "2026-01-01T03:00:00Z",
+      finished_at: "2026-01-01T03:20:00Z",
+    },
+    {
+      task_id: 40,
+      channel: "mail",
+      stage: "raised",
+      status: "succeeded",
+      attempts: 1,
+      created_at: "2026-01-01T03:00:00Z",
+      finished_at: "2026-01-01T03:00:01Z",
+    },
+  ],
+};
 let channels: Row<"channels">[] = [];
 const asked: [string, string][] = [];
 
@@ -76,7 +99,9 @@ beforeEach(() => {
     const path = new URL(url).pathname;
     const answer = path.endsWith("channels")
       ? channels
-      : { items: [open, seen, over], missing: [] };
+      : path.endsWith("alerts/7")
+        ? detail
+        : { items: [open, seen, over], missing: [] };
     return Promise.resolve(new Response(JSON.stringify(answer)));
   });
 });
@@ -148,4 +173,19 @@ it("lets a viewer send no test", async () => {
   show(false);
   expect(await screen.findByText("pager")).toBeTruthy();
   expect(screen.queryByRole("button", { name: "Send a test" })).toBeNull();
+});
+
+it("shows the deliveries of an alert and retries one that failed", async () => {
+  show();
+  const row = (await screen.findByText("it kills its workers")).closest("tr") as HTMLElement;
+  fireEvent.click(within(row).getByRole("button", { name: "Deliveries" }));
+  const table = await screen.findByRole("table", { name: "Deliveries" });
+  expect(within(table).getByText("mail")).toBeTruthy();
+  expect(location.search).toBe("?alert=7");
+  fireEvent.click(within(table).getByRole("button", { name: "Retry" }));
+  await waitFor(() => expect(asked).toHaveLength(1));
+  expect(asked[0]?.[0]).toMatch(/tasks\/41\/retry$/);
+  const card = table.closest("section") as HTMLElement;
+  fireEvent.click(within(card).getByRole("button", { name: "Close" }));
+  expect(screen.queryByRole("table", { name: "Deliveries" })).toBeNull();
 });

@@ -23,6 +23,7 @@ from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex, DropTable
 from windlass.database.column import server_of
 from windlass.database.migration.history import Migration
 from windlass.database.migration.log import Statement
+from windlass.database.migration.quiet import quietly
 from windlass.errors import NotPossible
 
 
@@ -85,7 +86,8 @@ class TableStep:
 
 def steps_of(migration: Migration, dialect: Dialect) -> list[TableStep]:
     """The steps of a migration file for this database, in their order."""
-    context = MigrationContext.configure(dialect=dialect, opts={"as_sql": True})
+    with quietly():
+        context = MigrationContext.configure(dialect=dialect, opts={"as_sql": True})
     found: list[TableStep] = []
 
     def record(operation: MigrateOperation) -> Table | None:

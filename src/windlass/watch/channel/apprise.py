@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from windlass.core.alert.model import Severity
 from windlass.errors import BadInput, Undelivered
-from windlass.watch.channel.base import Message
+from windlass.watch.channel.base import Message, in_time
 
 TYPES = {Severity.INFO: "info", Severity.WARNING: "warning", Severity.CRITICAL: "failure"}
 
@@ -28,6 +28,9 @@ class AppriseSender:
             )
 
     def send(self, message: Message) -> None:
+        in_time(lambda: self._notify(message), where=f"the {self.scheme} channel")
+
+    def _notify(self, message: Message) -> None:
         kind = "success" if message.is_resolved else TYPES[message.severity]
         if not self._apprise.notify(title=message.title, body=message.text, notify_type=kind):
             raise Undelivered(f"the {self.scheme} channel did not take the message")

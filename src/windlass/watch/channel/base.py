@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
 from windlass.core.alert.model import Severity
+from windlass.errors import Undelivered
+from windlass.value.twin import in_background
 
 SEND_SECONDS = 15.0
 
@@ -35,3 +38,19 @@ class Sender(Protocol):
 
     def ping(self) -> None:
         """Tell it that all is well, without a message."""
+
+
+def in_time(send: Callable[[], None], *, where: str) -> None:
+    """Send within SEND_SECONDS; raises Undelivered whatever goes wrong.
+
+    Time-outs of sockets are not enough: a receiver that answers a byte now and then never ends
+    one. Errors that are not Undelivered are named without their text, which may have the URL.
+    """
+    try:
+        problem = in_background(send, "send").exception(SEND_SECONDS)
+    except TimeoutError:
+        raise Undelivered(f"{where} did not answer within {SEND_SECONDS:g} s") from None
+    if isinstance(problem, Undelivered):
+        raise problem
+    if problem is not None:
+        raise Undelivered(f"{where}: {type(problem).__name__}")

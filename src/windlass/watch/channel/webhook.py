@@ -13,10 +13,10 @@ import http.client
 import json
 import ssl
 import time
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit, urlunsplit
 
 from windlass.errors import BadInput, Undelivered
-from windlass.watch.channel.base import SEND_SECONDS, Message
+from windlass.watch.channel.base import SEND_SECONDS, Message, in_time
 
 SECRET_PREFIX = "whsec_"
 SHORTEST_SECRET = 16
@@ -49,7 +49,8 @@ class Webhook:
         found = given.pop("secret", None)
         if found is not None and secret is not None:
             raise BadInput("a webhook's secret is given twice; leave it out of the URL")
-        plain = urlunsplit(parts._replace(query=urlencode(given), fragment=""))
+        path = quote(parts.path, safe="/%:@!$&'()*+,;=~")
+        plain = urlunsplit(parts._replace(path=path, query=urlencode(given), fragment=""))
         secret = found if secret is None else secret
         return cls(plain, None if secret is None else _key(secret))
 
@@ -76,6 +77,11 @@ class Webhook:
 
     def _request(self, method: str, body: bytes | None, headers: dict[str, str]) -> None:
         where = self._parts.hostname or ""
+        in_time(lambda: self._exchange(where, method, body, headers), where=where)
+
+    def _exchange(
+        self, where: str, method: str, body: bytes | None, headers: dict[str, str]
+    ) -> None:
         path = urlunsplit(("", "", self._parts.path or "/", self._parts.query, ""))
         headers["User-Agent"] = "windlass"
         connection = self._connect(where)
@@ -83,8 +89,8 @@ class Webhook:
             connection.request(method, path, body, headers)
             answer = connection.getresponse()
             answer.read(ANSWER_READ)
-        except (OSError, http.client.HTTPException) as problem:
-            reason = str(problem) or type(problem).__name__
+        except OSError as problem:
+            reason = problem.strerror or str(problem) or type(problem).__name__
             raise Undelivered(f"{where}: {reason[:200]}") from None
         finally:
             connection.close()

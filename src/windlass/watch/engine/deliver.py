@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
+from uuid import uuid4
+
+import msgspec
 
 from windlass.core.alert.model import Severity
 from windlass.core.run.context import RunContext, current_run
@@ -26,6 +29,15 @@ from windlass.watch.store import alert as store
 DELIVER = "windlass:alert"
 RETRIES = 8
 SHOWN = 20
+
+
+class Delivery(msgspec.Struct):
+    """The arguments of a delivery, as its row has them."""
+
+    channel: str
+    stage: str
+    alerts: list[int]
+
 
 Submit = Callable[[Kind, Sequence[Call], How], Any]
 
@@ -73,8 +85,10 @@ def delivery(channel: Channel, stage: str, alerts: Sequence[int]) -> Call:
 def trial_message(channel: Channel) -> Message:
     """A message that shows whether a channel works."""
     text = f"This is a test of the channel {channel.name!r}. No action is needed."
-    facts: dict[str, object] = {"what": "test", "channel": channel.name}
-    return Message("test", "[info] Windlass: test", text, Severity.INFO, False, facts)
+    facts: dict[str, object] = {"stage": "test", "alerts": [], "channel": channel.name}
+    return Message(
+        f"windlass-test-{uuid4().hex}", "[info] Windlass: test", text, Severity.INFO, False, facts
+    )
 
 
 def message_of(alerts: Sequence[AlertView], stage: str, *, number: int) -> Message:
@@ -87,18 +101,26 @@ def message_of(alerts: Sequence[AlertView], stage: str, *, number: int) -> Messa
     if len(alerts) > SHOWN:
         lines.append(f"and {len(alerts) - SHOWN} more")
     facts: dict[str, object] = {"stage": stage, "alerts": [_facts(alert) for alert in alerts]}
-    return Message(
-        f"windlass-{number}", f"[{mark}] {about}", "\n".join(lines), worst, is_resolved, facts
-    )
+    # Receivers may serve several apps, whose tasks have the same numbers.
+    name = f"windlass-{number}-{min(alert.raised_at for alert in alerts)}"
+    return Message(name, f"[{mark}] {about}", "\n".join(lines), worst, is_resolved, facts)
 
 
 def _line(alert: AlertView, stage: str) -> str:
-    times = f" ({alert.times:,} times)" if alert.times > 1 else ""
+    times = f" ({alert.times:,} in all)" if alert.times > 1 else ""
+    ended = _ended(alert)
     if stage == "resolved":
-        after = format_duration(max(1_000_000, (alert.resolved_at or 0) - alert.raised_at))
-        return f"{alert.trouble}{times}: resolved after {after}. {alert.resolution or ''}".strip()
-    still = "still: " if stage == "repeated" else ""
-    return f"{still}{alert.text}{times}"
+        return f"{alert.trouble}{times}: {ended}".strip()
+    still = "still: " if stage == "repeated" and not ended else ""
+    return f"{still}{alert.text}{times}{ended and f' - {ended}'}"
+
+
+def _ended(alert: AlertView) -> str:
+    """When and how its cause ended; empty if it lasts, or is over from the start."""
+    if alert.resolved_at is None or alert.resolved_at == alert.raised_at:
+        return ""
+    after = format_duration(max(1_000_000, alert.resolved_at - alert.raised_at))
+    return f"resolved after {after}. {alert.resolution or ''}".strip()
 
 
 def _facts(alert: AlertView) -> dict[str, object]:

@@ -1,8 +1,8 @@
 """Watching from outside: it notices when no worker is left, and when the database is gone.
 
 `windlass watch` and the console run it. It takes turns with the watchers in workers. While no
-worker can deliver, it delivers by itself, one task after the other; while the database is away, it
-tells the channels directly.
+worker can deliver, it delivers by itself; while the database is away, it tells the channels
+directly.
 """
 
 from __future__ import annotations
@@ -10,9 +10,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from uuid import uuid4
 
 from windlass import telemetry
-from windlass.core.alert.model import Severity
+from windlass.clock import SECOND
+from windlass.core.alert.model import Severity, Trouble
 from windlass.core.face import Runnable, Site
 from windlass.core.fetch.claim import Only
 from windlass.core.loop import Loop
@@ -23,7 +26,7 @@ from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
 from windlass.database.database import first_line
 from windlass.errors import Undelivered
-from windlass.value.twin import in_thread
+from windlass.value.twin import in_background, in_thread
 from windlass.watch.channel.base import Message
 from windlass.watch.declare import Channel, Watching
 from windlass.watch.engine.watcher import Watcher, watcher_at
@@ -31,18 +34,37 @@ from windlass.watch.store import watch as store
 
 PAUSE_SECONDS = 5.0
 AWAY_AFTER_SECONDS = 30.0
-DELIVERED_AT_ONCE = 20
+# Together: a channel that hangs does not hold up the others.
+DELIVERED_AT_ONCE = 5
+# While one watcher delivers, the others do not: they would try the same rows again at once.
+DELIVERY_TURN = "deliver"
+LONGEST_DELIVERY = 30 * SECOND
+# How long a channel is tried that must be told that the database answers again.
+TELL_RETURN_SECONDS = 600.0
 
 WorkerFor = Callable[[Shard, Kind, Only], Runnable]
 
 
 @dataclass
 class Outage:
-    """A database that does not answer, and which channels know."""
+    """A database that does not answer, and how often and when each channel was told."""
 
-    since: float
     error: str
-    told: set[str] = field(default_factory=set)
+    since: float = field(default_factory=time.monotonic)
+    began: int = field(default_factory=lambda: int(time.time() * SECOND))
+    name: str = field(default_factory=lambda: f"windlass-outage-{uuid4().hex}")
+    told: dict[str, tuple[int, float]] = field(default_factory=dict)
+    # When the database answered again; the channels are being told.
+    over_at: float | None = None
+
+    def is_news(self, channel: Channel) -> bool:
+        """Whether the channel must be told, for the first time or again."""
+        if channel.name not in self.told:
+            return True
+        if channel.every is None:
+            return False
+        _, at = self.told[channel.name]
+        return time.monotonic() - at >= channel.every / SECOND
 
 
 class OutsideWatcher(Loop):
@@ -80,47 +102,85 @@ class OutsideWatcher(Loop):
             self._watchers[shard.index] = watcher
         shard.database.write(watcher.look, tries=1)
         if self._watching.channels:
-            for number in shard.database.read(lambda found: self._undelivered(found, shard)):
-                in_thread(self._worker_for(shard, self._kind, Only(number, True)).run).result()
+            self._deliver(shard)
+
+    def _deliver(self, shard: Shard) -> None:
+        """Run deliveries that are due while no worker is there to run them."""
+        numbers = shard.database.write(lambda found: self._undelivered(found, shard), tries=1)
+        workers = [self._worker_for(shard, self._kind, Only(number, True)) for number in numbers]
+        for run in [in_thread(worker.run) for worker in workers]:
+            run.result()
+        if numbers:
+            shard.database.write(lambda found: store.end_turn(found, DELIVERY_TURN), tries=1)
 
     def _undelivered(self, connection: Connection, shard: Shard) -> list[int]:
-        """Deliveries that are due while no worker is there to run them."""
+        """Deliveries for this watcher to run."""
         now = shard.clock.now()
         for worker in ring_store.workers(connection):
             if self._kind.name in worker.kinds and worker.lease_until >= now:
                 return []
-        return store.due_tasks(connection, self._kind.name, now=now, limit=DELIVERED_AT_ONCE)
+        due = store.due_tasks(connection, self._kind.name, now=now, limit=DELIVERED_AT_ONCE)
+        until, dialect = now + LONGEST_DELIVERY, shard.database.dialect
+        if not due or not store.take_turn(connection, dialect, DELIVERY_TURN, now=now, until=until):
+            return []
+        return due
 
     def _away(self, shard: Shard, error: str) -> None:
-        outage = self._outages.setdefault(shard.index, Outage(time.monotonic(), error))
-        if time.monotonic() - outage.since < AWAY_AFTER_SECONDS:
-            return
-        seconds = int(time.monotonic() - outage.since)
-        text = f"{shard.name} has not answered for {seconds} s: {outage.error}"
-        title = "[critical] the database does not answer"
-        self._tell(outage, Message(self._id(outage), title, text, Severity.CRITICAL, False, {}))
+        outage = self._outages.get(shard.index)
+        if outage is None or outage.over_at is not None:
+            outage = self._outages[shard.index] = Outage(error)
+        seconds = time.monotonic() - outage.since
+        if seconds >= AWAY_AFTER_SECONDS:
+            text = f"{shard.name} has not answered for {seconds:.0f} s: {outage.error}"
+            self._tell(outage, text)
 
     def _back(self, shard: Shard) -> None:
-        outage = self._outages.pop(shard.index, None)
-        if outage is None or not outage.told:
+        outage = self._outages.get(shard.index)
+        if outage is None:
             return
-        text = f"{shard.name} answers again"
-        informed, outage.told = outage.told, set()
-        title = "[resolved] the database answers"
-        message = Message(f"{self._id(outage)}-end", title, text, Severity.CRITICAL, True, {})
-        self._tell(outage, message, only=informed)
+        outage.over_at = outage.over_at or time.monotonic()
+        self._tell(outage, f"{shard.name} answers again")
+        if not outage.told or time.monotonic() - outage.over_at > TELL_RETURN_SECONDS:
+            del self._outages[shard.index]
 
-    def _tell(self, outage: Outage, message: Message, *, only: set[str] | None = None) -> None:
-        """Tell every channel that does not know; one that fails is tried again at the next tick."""
-        for channel in self._watching.channels.values():
-            is_meant = channel.wants(Severity.CRITICAL, None) and (
-                only is None or channel.name in only
-            )
-            if is_meant and channel.name not in outage.told and _send(channel, message):
-                outage.told.add(channel.name)
+    def _tell(self, outage: Outage, text: str) -> None:
+        """Tell the channels, all at once; one that fails is tried again at the next tick."""
+        severity = self._watching.judged(Trouble("database", "", text))
+        if severity is None:
+            return
+        sending = []
+        for channel in self._chosen(outage, severity):
+            times, _ = outage.told.get(channel.name, (0, 0.0))
+            send = partial(self._send, channel, _message(outage, text, severity, times=times))
+            sending.append((channel.name, times, in_background(send, "tell")))
+        for name, times, sent in sending:
+            if sent.result() and outage.over_at is None:
+                outage.told[name] = times + 1, time.monotonic()
+            elif sent.result():
+                del outage.told[name]
 
-    def _id(self, outage: Outage) -> str:
-        return f"windlass-outage-{int(time.time() - (time.monotonic() - outage.since))}"
+    def _chosen(self, outage: Outage, severity: Severity) -> list[Channel]:
+        """The channels that must be told something now."""
+        channels = self._watching.channels.values()
+        if outage.over_at is not None:
+            return [each for each in channels if each.name in outage.told]
+        now = int(time.time() * SECOND)
+        wanted = (each for each in channels if each.wants(severity, None))
+        return [
+            each for each in wanted if outage.is_news(each) and not each.is_quiet(severity, now)
+        ]
+
+    def _send(self, channel: Channel, message: Message) -> bool:
+        """Send it there, or else to the fallback; whether one of them took it."""
+        try:
+            channel.sender.send(message)
+        except Undelivered as problem:
+            telemetry.emit("alert.undelivered", channel=channel.name, error=str(problem))
+            other = self._watching.channels.get(channel.fallback or "")
+            # One that wants it anyway is told by itself.
+            is_needed = other is not None and not other.wants(message.severity, None)
+            return other is not None and is_needed and self._send(other, message)
+        return True
 
     @property
     def _watching(self) -> Watching:
@@ -128,10 +188,27 @@ class OutsideWatcher(Loop):
         return watching
 
 
-def _send(channel: Channel, message: Message) -> bool:
-    try:
-        channel.sender.send(message)
-    except Undelivered as problem:
-        telemetry.emit("alert.undelivered", channel=channel.name, error=str(problem))
-        return False
-    return True
+def _message(outage: Outage, text: str, severity: Severity, *, times: int) -> Message:
+    is_over = outage.over_at is not None
+    stage = "resolved" if is_over else "repeated" if times else "raised"
+    says = "answers" if is_over else "does not answer"
+    facts = {
+        "id": None,
+        "what": "database",
+        "kind": None,
+        "severity": str(severity),
+        "text": text,
+        "times": 1,
+        "raised_at": outage.began,
+        "last_at": outage.began,
+        "resolved_at": int(time.time() * SECOND) if is_over else None,
+        "task_id": None,
+    }
+    return Message(
+        f"{outage.name}-{stage}-{times}",
+        f"[{'resolved' if is_over else severity}] the database {says}",
+        text,
+        severity,
+        is_over,
+        {"stage": stage, "alerts": [facts]},
+    )

@@ -15,7 +15,8 @@ from functools import cached_property
 import msgspec
 
 from windlass.clock import SECOND
-from windlass.core.alert.model import Trouble
+from windlass.core.alert import store as alert_store
+from windlass.core.alert.model import Trouble, cause_of
 from windlass.core.cron import store as cron
 from windlass.core.face import Site
 from windlass.core.finish.store import MINUTE
@@ -145,6 +146,7 @@ def happened(look: Look) -> Iterator[Trouble]:
 
 def lasts(look: Look) -> Iterator[Trouble]:
     """What is wrong now."""
+    yield from _nobody(look)
     yield from _held_up(look)
     yield from _unknown(look)
     yield from _runs(look)
@@ -215,6 +217,21 @@ def _deaths(look: Look, *, is_first: bool) -> Iterator[Trouble]:
         more = f" and {len(dead) - 5} more" if len(dead) > 5 else ""
         text = f"worker {names}{more} missed its heartbeat; its work was taken over"
         yield Trouble("worker dead", "", text, times=len(dead))
+
+
+def _nobody(look: Look) -> Iterator[Trouble]:
+    """The last worker died. One that was stopped is missed only when rows are due."""
+    members = [each for each in look.workers if not look.kinds.keys().isdisjoint(each.kinds)]
+    if any(each.left_at is None and each.lease_until >= look.now for each in members):
+        return
+    last = max(members, key=lambda each: each.left_at or each.lease_until, default=None)
+    if last is not None and (last.left_at is None or last.left_why == SILENT):
+        since = look.now - last.lease_until
+        if since > UNSERVED_AFTER:
+            died = f"worker {last.id} on {last.host} (pid {last.pid}) missed its heartbeat"
+            yield Trouble("no worker", "", f"no worker is left: {died}; start one: windlass worker")
+    elif last is None and cause_of("no worker", "") in alert_store.open_causes(look.connection):
+        yield Trouble("no worker", "", "no worker is left; start one: windlass worker")
 
 
 def _held_up(look: Look) -> Iterator[Trouble]:

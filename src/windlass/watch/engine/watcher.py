@@ -93,7 +93,8 @@ class Watcher(FaceLoop):
         look = Look(self._site, connection, self._watching, state, now)
         self._raise(look)
         self._resolve(look)
-        self._tell(connection, now)
+        rows = store.troubles(connection, resolved_since=now - TELL_RESOLVED)
+        self._tell(connection, self._as_declared(connection, rows, now), now)
         store.keep_state(connection, TURN_NAME, msgspec.json.encode(state).decode())
         return True
 
@@ -129,11 +130,28 @@ class Watcher(FaceLoop):
     def _number(self, look: Look) -> int:
         return self._site.numbers.take(inside=look.connection)[0]
 
-    def _tell(self, connection: Connection, now: int) -> None:
+    def _as_declared(
+        self, connection: Connection, rows: Iterable[TroubleRow], now: int
+    ) -> list[TroubleRow]:
+        """The alerts as the app judges them: workers raise some without asking it."""
+        kept = []
+        for row in rows:
+            raised = Severity(row.severity)
+            severity = self._watching.judged(Trouble(row.what, row.kind or "", "", severity=raised))
+            if severity is None:
+                if row.cause is not None:
+                    text = f"alert_on switches {row.what!r} off"
+                    alert_store.resolve_cause(connection, row.cause, text=text, now=now)
+                continue
+            if severity is not raised and row.resolved_at is None:
+                store.change_severity(connection, row.alert_id, severity)
+            kept.append(row._replace(severity=severity))
+        return kept
+
+    def _tell(self, connection: Connection, rows: list[TroubleRow], now: int) -> None:
         """Have every channel told what it does not know, all of it in one message."""
         if not self._watching.channels:
             return
-        rows = self._wanted(connection, resolved_since=now - TELL_RESOLVED)
         quiet = is_acknowledged(connection, rows, now=now)
         told: dict[int, dict[str, Told]] = {}
         for channel in self._watching.channels.values():
@@ -148,19 +166,6 @@ class Watcher(FaceLoop):
                 self._enqueue(connection, channel, stage, sorted(alerts))
         store.keep_told(connection, told)
 
-    def _wanted(self, connection: Connection, *, resolved_since: int) -> list[TroubleRow]:
-        """Alerts as this app judges them: those that others raised do not know what it changed."""
-        wanted = []
-        for row in store.troubles(connection, resolved_since=resolved_since):
-            problem = Trouble(row.what, row.kind or "", "", severity=Severity(row.severity))
-            severity = self._watching.judged(problem)
-            if severity is None:
-                continue
-            if severity != row.severity:
-                store.keep_severity(connection, row.alert_id, severity)
-            wanted.append(row._replace(severity=int(severity)))
-        return wanted
-
 
 def stage_of(channel: Channel, row: TroubleRow, *, is_quiet: bool, now: int) -> str | None:
     """What the channel must be told about an alert now; None for nothing."""
@@ -168,9 +173,9 @@ def stage_of(channel: Channel, row: TroubleRow, *, is_quiet: bool, now: int) -> 
         return None
     told = row.told.get(channel.name)
     if row.resolved_at is not None:
-        if told is None and row.resolved_at == row.raised_at:
-            # It was over when it was noticed.
-            return "raised"
+        if told is None and (row.resolved_at == row.raised_at or _was_withheld(channel, row)):
+            # It was over when it was noticed, or before the quiet hours were.
+            return None if is_quiet else "raised"
         is_news = told is not None and told.stage != "resolved" and told.at <= row.resolved_at
         return "resolved" if is_news and row.resolved_at != row.raised_at else None
     if is_quiet:
@@ -179,6 +184,12 @@ def stage_of(channel: Channel, row: TroubleRow, *, is_quiet: bool, now: int) -> 
         return "raised"
     repeats = channel.every is not None and now - told.at >= channel.every
     return "repeated" if repeats else None
+
+
+def _was_withheld(channel: Channel, row: TroubleRow) -> bool:
+    """Whether quiet hours kept an alert from the channel until it was resolved."""
+    end = row.raised_at if row.resolved_at is None else row.resolved_at
+    return channel.is_quiet(row.severity, row.raised_at) and channel.is_quiet(row.severity, end)
 
 
 def _gone(

@@ -12,7 +12,7 @@ from windlass.value.duration import format_duration
 from windlass.value.task import TaskFilter, TaskView
 from windlass.view.action import Action
 from windlass.view.listing import Listing
-from windlass.watch.engine.deliver import DELIVER
+from windlass.watch.engine.deliver import DELIVER, Delivery
 from windlass.watch.model import Acknowledgement, AlertDetail, AlertView, DeliveryView
 from windlass.watch.operate.audit import AuditLog
 from windlass.watch.store import alert as store
@@ -74,13 +74,13 @@ def show(fleet: Fleet, number: int) -> AlertDetail:
 
 
 def _delivery(found: TaskView, number: int) -> DeliveryView | None:
-    channel, stage, alerts = msgspec.json.decode(found.payload)["args"]
-    if number not in alerts:
+    told = msgspec.json.decode(found.payload, type=Delivery)
+    if number not in told.alerts:
         return None
     return DeliveryView(
         task_id=found.id,
-        channel=channel,
-        stage=stage,
+        channel=told.channel,
+        stage=told.stage,
         status=str(found.status),
         attempts=found.attempt,
         created_at=found.created_at,

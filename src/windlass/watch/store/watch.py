@@ -43,6 +43,7 @@ class TroubleRow(NamedTuple):
     raised_at: int
     last_at: int
     resolved_at: int | None
+    cause: str | None
     told: dict[str, Told]
 
 
@@ -61,6 +62,11 @@ def take_turn(
     if not taken.rowcount:
         return None
     return str(connection.scalar(select(watch.c.state).where(watch.c.name == name)))
+
+
+def end_turn(connection: Connection, name: str) -> None:
+    """Another watcher may take the turn now."""
+    connection.execute(update(watch).where(watch.c.name == name).values(due_at=0))
 
 
 def keep_state(connection: Connection, name: str, state: str) -> None:
@@ -116,11 +122,13 @@ def late_runs(connection: Connection, *, now: int) -> list[tuple[str, str, int]]
 
 
 def due_tasks(connection: Connection, kind: str, *, now: int, limit: int) -> list[int]:
-    """The oldest waiting rows of a kind that are due."""
+    """The oldest rows of a kind that are due and not claimed: waiting, or abandoned."""
+    states = (Status.WAITING, Status.RUNNING)
     return list(
         connection.scalars(
             select(task.c.id)
-            .where(task.c.status == Status.WAITING, task.c.kind == kind, task.c.due_at <= now)
+            .where(task.c.status.in_(states), task.c.batch.is_(None))
+            .where(task.c.kind == kind, task.c.due_at <= now)
             .order_by(task.c.due_at)
             .limit(limit)
         )
@@ -138,20 +146,22 @@ def troubles(connection: Connection, *, resolved_since: int) -> list[TroubleRow]
             alert_table.c.raised_at,
             trouble.c.last_at,
             trouble.c.resolved_at,
+            trouble.c.cause,
             trouble.c.told,
         )
         .join(alert_table, alert_table.c.id == trouble.c.alert_id)
         .where(or_(trouble.c.cause.is_not(None), trouble.c.resolved_at >= resolved_since))
-        .order_by(trouble.c.alert_id.desc())
+        # Open ones first: what ended must not push out what goes on.
+        .order_by(trouble.c.cause.is_(None), trouble.c.resolved_at.desc())
         .limit(DELIVERIES_READ)
     )
     return [TroubleRow(*row[:-1], told=_told(row[-1])) for row in rows]
 
 
-def keep_severity(connection: Connection, alert_id: int, severity: int) -> None:
-    """Write how bad an alert is."""
-    changed = update(trouble).where(trouble.c.alert_id == alert_id).values(severity=int(severity))
-    connection.execute(changed)
+def change_severity(connection: Connection, alert_id: int, severity: int) -> None:
+    """The app judges an alert differently."""
+    changed = update(trouble).where(trouble.c.alert_id == alert_id)
+    connection.execute(changed.values(severity=int(severity)))
 
 
 def keep_told(connection: Connection, told: Mapping[int, Mapping[str, Told]]) -> None:
