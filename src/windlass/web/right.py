@@ -42,6 +42,7 @@ TABLE: dict[str, Mapping[Roles, tuple[str, ...]]] = {
             "/ledger/deductions/{id}", "/ledger/deductions/{id}/returns", "/ledger/stocks",
             "/ledger/stocks/{sku}", "/ledger/stocks/{sku}/entries", "/ledger/audit",
             "/switches", "/switches/{kind}",
+            "/promises", "/promises/{kind}",
             "/alerts", "/alerts/open", "/alerts/{number}", "/channels",
             "/audit", "/tokens", "/about", "/changes", "/events",
         ),

@@ -66,7 +66,7 @@ function Promises({ promises }: { promises: readonly Promised[] }) {
   const columns: readonly Column<Promised>[] = [
     { label: t.promise.state, render: (row) => <State state={row.state} /> },
     { label: t.field.kind, render: (row) => <span className="name">{row.kind}</span> },
-    { label: t.promise.promise, render: (row) => row.promise },
+    { label: t.promise.promise, isWide: true, render: (row) => row.promise },
     {
       label: t.promise.forecast,
       isWide: true,

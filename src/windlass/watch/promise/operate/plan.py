@@ -143,13 +143,15 @@ def _kind_plan(
         judged(kind, facts, now=now) if is_judged else None for facts in (before, after)
     )
     promises = kind.period is not None or kind.within is not None
+    # A cron and a flow have one run at a time to be done, not a queue.
+    is_paced = kind.schedule is None and kind.face != "flow"
     yield KindPlan(
         kind=kind.name,
         face="cron" if kind.schedule is not None else kind.face,
         workers_before=one.workers,
         workers_after=other.workers,
-        rate_before=possible_rate(one),
-        rate_after=possible_rate(other),
+        rate_before=possible_rate(one) if is_paced else None,
+        rate_after=possible_rate(other) if is_paced else None,
         needed_rate=None if becomes is None or not promises else becomes.needed_rate,
         ends_before=None if was is None else was.ends_at,
         ends_after=None if becomes is None else becomes.ends_at,
@@ -159,7 +161,7 @@ def _kind_plan(
         forecast_before="" if was is None else was.forecast,
         forecast_after="" if becomes is None else becomes.forecast,
         cure=None if becomes is None or not promises else becomes.cure,
-        basis=basis_of(one),
+        basis=basis_of(one) if is_paced else "how long it takes does not follow from the workers",
     )
 
 
