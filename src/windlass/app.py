@@ -510,12 +510,9 @@ class App:
 
         Tasks that are due later stay. Handlers run as they do in a worker.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            asyncio.run(self.adrain())
-            return
-        raise WindlassError("drain() was called in an event loop; use await app.adrain() there")
+        if _has_loop():
+            raise WindlassError("drain() was called in an event loop; use await app.adrain() there")
+        asyncio.run(self.adrain())
 
     async def adrain(self) -> None:
         """`drain`, awaited; async handlers run on the calling event loop."""
@@ -588,3 +585,12 @@ class App:
     def close(self) -> None:
         """Close all connections. The app can be used again."""
         self.fleet.close()
+
+
+def _has_loop() -> bool:
+    """Whether this thread runs an event loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True

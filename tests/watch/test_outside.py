@@ -10,11 +10,12 @@ from tests.server.relay import Relay
 from tests.wait import eventually
 from tests.watch.lookout import HOUR, MINUTE, looking_out
 from tests.watch.receiver import Receiver, receiving
-from windlass import App, Status
+from windlass import App, DatabaseUnavailable, Status
 from windlass.core.face import Site
 from windlass.watch.declare import Watching
 from windlass.watch.engine import beat, outside
 from windlass.watch.engine.beat import Beats
+from windlass.watch.engine.deliver import DELIVER
 
 
 @pytest.fixture
@@ -225,3 +226,16 @@ def test_two_watchers_do_not_try_a_delivery_at_once(database_url, receiver):
 
     assert len(taken) == 1
     assert refused == []
+
+
+def test_a_delivery_whose_alerts_cannot_be_read_is_not_given_up(shard_urls):
+    if shard_urls[1].startswith("sqlite"):
+        pytest.skip("SQLite has no server to lose")
+    relay = Relay(make_url(shard_urls[1]).port)
+    with relay, closing(App(shard_urls[0], relay.url(shard_urls[1]))) as app:
+        app.alert_to("webhook+http://127.0.0.1:1/x", name="ops")
+        app.prepare()
+        relay.refuse()
+
+        with pytest.raises(DatabaseUnavailable, match="the alerts cannot be read"):
+            app.own_kinds[DELIVER].function("ops", "raised", [7])

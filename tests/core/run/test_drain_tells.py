@@ -43,6 +43,7 @@ def test_a_drain_says_what_failed_with_its_traceback(app, caplog, is_async):
     assert "in fail" in shown
     # The frames of Windlass that lead to the handler are of no use to its author.
     assert "windlass/core" not in shown
+    assert "During handling of the above exception" not in shown
 
 
 def test_the_last_failure_is_an_error(app, caplog):

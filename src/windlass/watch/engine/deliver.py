@@ -18,7 +18,7 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import How
 from windlass.core.task.kind import Kind, Options, make_kind
-from windlass.errors import Cancel, Undelivered
+from windlass.errors import Cancel, DatabaseUnavailable, Undelivered
 from windlass.value.duration import format_duration
 from windlass.value.task import Call
 from windlass.watch.channel.base import Message
@@ -145,4 +145,9 @@ def _read(fleet: Fleet, numbers: Sequence[int]) -> list[AlertView]:
         now = shard.clock.now()
         return shard.database.read(lambda connection: store.get_all(connection, numbers, now=now))
 
-    return [alert for part in fleet.fan_out(read).values for alert in part]
+    asked = fleet.fan_out(read)
+    found = [alert for part in asked.values for alert in part]
+    if not found and asked.missing:
+        away = ", ".join(asked.missing)
+        raise DatabaseUnavailable(f"the alerts cannot be read: {away} does not answer")
+    return found
