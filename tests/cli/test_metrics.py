@@ -13,7 +13,7 @@ import pytest
 
 from tests.cli.test_health import READY, ask, children_of, free_port, send
 from tests.wait import eventually
-from tests.watch.metered import Scrape
+from tests.watch.metric.metered import Scrape
 from windlass import __version__
 from windlass.cli.endpoint import MOST_CONNECTIONS, Endpoint, PlainAnswer, guarded_page
 from windlass.watch.metric.table import DATABASE, METRICS, PROCESS

@@ -96,6 +96,8 @@ def test_a_channel_without_a_name_takes_no_name_of_another():
 def test_a_limit_that_would_change_nothing_is_refused():
     with (
         looking_out("sqlite://") as lookout,
-        pytest.raises(BadInput, match="only 'failing' and 'workers dying' have one"),
+        pytest.raises(
+            BadInput, match="these have one: 'failing', 'workers dying', 'promise at risk'"
+        ),
     ):
         lookout.app.alert_on("task failed", limit=5)

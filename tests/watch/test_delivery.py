@@ -321,5 +321,6 @@ def test_an_alert_that_others_raised_is_delivered_as_this_app_judges_it(lookout,
     deliver(lookout)
     assert receiver.titles == []
     lookout.app.alert_on("ledger", severity="warning")
+    assert not ledger.audit().ok
     deliver(lookout)
     assert receiver.titles == ["[warning] ledger"]

@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from tests.fixture.console import SECRET, VIEWER_SECRET
-from tests.watch.metered import Scrape
+from tests.watch.metric.metered import Scrape
 from windlass.operate.token.operate import FleetTokens
 from windlass.view.role import Role
 from windlass.web.access import allowed_to

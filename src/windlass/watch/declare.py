@@ -129,8 +129,8 @@ class Watching:
         if limit is not None and (isinstance(limit, bool) or not limit >= 0):
             raise BadInput(f"alert_on({what!r}): limit={limit!r} is not a number from 0 on")
         if limit is not None and what not in LIMITED:
-            known = " and ".join(repr(name) for name in LIMITED)
-            raise BadInput(f"alert_on({what!r}) has no limit=; only {known} have one")
+            known = ", ".join(repr(name) for name in LIMITED)
+            raise BadInput(f"alert_on({what!r}) has no limit=; these have one: {known}")
         is_off = severity == OFF
         changed = None if severity is None or is_off else parse_severity(severity, or_off=True)
         self.changes.append(

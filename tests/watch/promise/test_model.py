@@ -10,7 +10,7 @@ from windlass.core.limit.switch import Setting
 from windlass.ring import assign
 from windlass.value.window import parse_window
 from windlass.watch.promise.model.judge import (
-    Backlog,
+    BacklogFacts,
     RoundFacts,
     backlogs_together,
     judge_backlog,
@@ -120,7 +120,7 @@ def test_the_cure_names_what_holds_a_kind_back(facts, cure):
 
 def test_a_queue_breaks_its_promise_when_a_row_will_have_waited_too_long():
     # 12,000 rows at 10 a second take 20 minutes; the oldest became due just now.
-    found = judge_backlog("mail", "task", 10 * MINUTE, Backlog(pace(), 12_000, NOW), now=NOW)
+    found = judge_backlog("mail", "task", 10 * MINUTE, BacklogFacts(pace(), 12_000, NOW), now=NOW)
 
     assert found.state == "at risk"
     assert found.breaks_at == to_datetime(NOW + 10 * MINUTE)
@@ -129,7 +129,7 @@ def test_a_queue_breaks_its_promise_when_a_row_will_have_waited_too_long():
 
 
 def test_a_queue_that_is_done_in_time_keeps_its_promise():
-    found = judge_backlog("mail", "task", 10 * MINUTE, Backlog(pace(), 600, NOW), now=NOW)
+    found = judge_backlog("mail", "task", 10 * MINUTE, BacklogFacts(pace(), 600, NOW), now=NOW)
 
     assert (found.state, found.cure, found.breaks_at) == ("kept", None, None)
     assert found.forecast == "it holds; at 10/s what is due is done in 1m"
@@ -138,7 +138,7 @@ def test_a_queue_that_is_done_in_time_keeps_its_promise():
 def test_a_queue_without_a_known_speed_holds_so_far():
     still = pace(measured=0.0, busy=0.0)
 
-    found = judge_backlog("mail", "task", 10 * MINUTE, Backlog(still, 600, NOW), now=NOW)
+    found = judge_backlog("mail", "task", 10 * MINUTE, BacklogFacts(still, 600, NOW), now=NOW)
 
     assert (found.state, found.forecast) == ("kept", "it holds so far; the speed is not known yet")
 
@@ -146,7 +146,7 @@ def test_a_queue_without_a_known_speed_holds_so_far():
 def test_a_window_that_opens_too_late_breaks_the_promise():
     # NOW is a Friday at 08:00.
     found = judge_backlog(
-        "mail", "task", HOUR, Backlog(pace(window="20:00-21:00"), 1, NOW), now=NOW
+        "mail", "task", HOUR, BacklogFacts(pace(window="20:00-21:00"), 1, NOW), now=NOW
     )
 
     assert found.state == "at risk"
@@ -184,7 +184,7 @@ def test_between_rounds_the_last_one_counts():
 
 
 def test_a_flow_that_usually_takes_too_long_is_at_risk_from_its_start():
-    facts = Backlog(pace(), 1, NOW, usual=2 * HOUR, number=7)
+    facts = BacklogFacts(pace(), 1, NOW, usual=2 * HOUR, number=7)
 
     found = judge_flow("load", HOUR, facts, now=NOW + MINUTE)
 
@@ -194,7 +194,11 @@ def test_a_flow_that_usually_takes_too_long_is_at_risk_from_its_start():
 
 
 def test_the_oldest_of_all_shards_counts():
-    parts = [Backlog(pace(), 3, NOW), Backlog(pace(), 4, NOW - HOUR, number=9), Backlog(pace())]
+    parts = [
+        BacklogFacts(pace(), 3, NOW),
+        BacklogFacts(pace(), 4, NOW - HOUR, number=9),
+        BacklogFacts(pace()),
+    ]
 
     found = backlogs_together(parts)
 

@@ -33,7 +33,7 @@ from windlass.sweep.store import sweep
 from windlass.value.cron import read_turn
 from windlass.watch.promise import store
 from windlass.watch.promise.model import judge
-from windlass.watch.promise.model.judge import Backlog, RoundFacts, backlogs_together
+from windlass.watch.promise.model.judge import BacklogFacts, RoundFacts, backlogs_together
 from windlass.watch.promise.model.pace import KindPace
 from windlass.watch.promise.model.promise import Promise, PromiseFace
 
@@ -56,7 +56,7 @@ class RollingFacts:
     pace: KindPace
 
 
-Facts = Backlog | RoundFacts | RollingFacts
+Facts = BacklogFacts | RoundFacts | RollingFacts
 
 
 def promising(kinds: Mapping[str, Kind]) -> list[Kind]:
@@ -83,7 +83,7 @@ def promises_here(
 
 def judged(kind: Kind, found: Sequence[Facts], *, now: int) -> Promise:
     """The promise of a kind, by what one or several databases say."""
-    backlogs = [each for each in found if isinstance(each, Backlog)]
+    backlogs = [each for each in found if isinstance(each, BacklogFacts)]
     rounds = [each for each in found if isinstance(each, RoundFacts)]
     rollings = [each for each in found if isinstance(each, RollingFacts)]
     within = kind.within
@@ -214,7 +214,7 @@ class PromiseReader:
             return speed or None
         return done / max(1.0, (self.now - row.started_at) / SECOND)
 
-    def _flow(self, kind: Kind) -> Backlog:
+    def _flow(self, kind: Kind) -> BacklogFacts:
         running = flows.first_running(self.connection, kind.name, limit=RUNS_READ)
         ended = flows.last_succeeded(self.connection, kind.name, limit=USUAL_OF)
         took = [each.finished_at - each.begins_at for each in ended if each.finished_at]
@@ -222,7 +222,7 @@ class PromiseReader:
         oldest = min(begun, key=lambda each: each.begins_at, default=None)
         # The nodes are of other kinds: what holds these back is told with them.
         pace = KindPace(0.0, 0.0, False, 1, setting_of(kind, Switch(kind.name)))
-        return Backlog(
+        return BacklogFacts(
             pace=pace,
             due=len(begun),
             since=None if oldest is None else oldest.begins_at,
@@ -230,13 +230,13 @@ class PromiseReader:
             number=None if oldest is None else oldest.id,
         )
 
-    def _cron(self, kind: Kind) -> Backlog:
+    def _cron(self, kind: Kind) -> BacklogFacts:
         row = task.find(self.connection, kind.name, CRON_KEY)
         if row is None or row.status.is_final:
-            return Backlog(self.pace(kind))
+            return BacklogFacts(self.pace(kind))
         turn = read_turn(row.payload) or row.due_at
         is_due = turn is not None and turn <= self.now
-        return Backlog(
+        return BacklogFacts(
             pace=self.pace(kind),
             due=int(is_due),
             since=turn if is_due else None,
@@ -244,7 +244,7 @@ class PromiseReader:
             number=row.id,
         )
 
-    def _task(self, kind: Kind) -> Backlog:
+    def _task(self, kind: Kind) -> BacklogFacts:
         lanes = [lane for lane in self._lanes if lane.kind == kind.name]
         due_lanes = [lane for lane in lanes if lane.due_at <= self.now]
         since = min((lane.due_at for lane in due_lanes), default=None)
@@ -258,7 +258,7 @@ class PromiseReader:
         ]
         oldest, number = min([*begun, *([] if since is None else [(since, 0)])], default=(None, 0))
         later = [lane.due_at for lane in lanes if lane.due_at > self.now]
-        return Backlog(
+        return BacklogFacts(
             pace=self.pace(kind, pressed_since=since),
             due=sum(self._due(lane) for lane in due_lanes),
             since=oldest,

@@ -31,7 +31,7 @@ LONGEST = 10 * 365 * 86_400 * SECOND
 
 
 @dataclass(frozen=True)
-class Backlog:
+class BacklogFacts:
     """What is not done of a task, a cron or a flow.
 
     `due` waits and is due. `since` is when the oldest that is not done became due, as far as the
@@ -169,7 +169,7 @@ def _end_of(found: RoundFacts, now: int) -> int | None:
 
 
 def judge_backlog(
-    kind: str, face: PromiseFace, within: int, found: Backlog, *, now: int
+    kind: str, face: PromiseFace, within: int, found: BacklogFacts, *, now: int
 ) -> Promise:
     """The promise of a task or a cron: done that soon after it is due."""
     pace = found.pace
@@ -216,7 +216,7 @@ def judge_backlog(
     )
 
 
-def _idle(promise: Promise, within: int, found: Backlog, next_at: int) -> Promise:
+def _idle(promise: Promise, within: int, found: BacklogFacts, next_at: int) -> Promise:
     """Nothing is due, and it is known when something will be."""
     if found.pace.hold is None:
         return replace(promise, forecast="it holds")
@@ -230,7 +230,7 @@ def _idle(promise: Promise, within: int, found: Backlog, next_at: int) -> Promis
     )
 
 
-def _queue_breaks_at(found: Backlog, within: int, now: int) -> int | None:
+def _queue_breaks_at(found: BacklogFacts, within: int, now: int) -> int | None:
     """When a row of the queue will have waited too long; None if none will, or it is unknown.
 
     The oldest row was due at `since` and the last one is due now; between them the wait grows or
@@ -253,7 +253,7 @@ def _queue_breaks_at(found: Backlog, within: int, now: int) -> int | None:
     return now + round(min(1.0, max(0.0, place)) * clears * SECOND)
 
 
-def _caught_up(found: Backlog) -> str:
+def _caught_up(found: BacklogFacts) -> str:
     speed = found.pace.speed
     if not speed or not found.due:
         return ""
@@ -261,7 +261,7 @@ def _caught_up(found: Backlog) -> str:
     return f"; at {rate_text(speed)} what is due is done in {takes}"
 
 
-def judge_flow(kind: str, within: int, found: Backlog, *, now: int) -> Promise:
+def judge_flow(kind: str, within: int, found: BacklogFacts, *, now: int) -> Promise:
     """The promise of a flow: a run takes no longer from its start to its end."""
     usual = "" if found.usual is None else f"; runs usually take {shown(found.usual)}"
     promise = Promise(
@@ -299,7 +299,7 @@ def judge_flow(kind: str, within: int, found: Backlog, *, now: int) -> Promise:
     )
 
 
-def backlogs_together(found: Sequence[Backlog]) -> Backlog:
+def backlogs_together(found: Sequence[BacklogFacts]) -> BacklogFacts:
     """What is not done in several databases."""
     oldest = min(
         (each for each in found if each.since is not None),
@@ -308,7 +308,7 @@ def backlogs_together(found: Sequence[Backlog]) -> Backlog:
     )
     usual = [each.usual for each in found if each.usual is not None]
     following = [each.next_at for each in found if each.next_at is not None]
-    return Backlog(
+    return BacklogFacts(
         pace=paces_together([each.pace for each in found]),
         due=sum(each.due for each in found),
         since=oldest.since,

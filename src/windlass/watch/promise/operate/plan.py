@@ -22,7 +22,7 @@ from windlass.watch.promise.engine import (
     judged,
     replanned,
 )
-from windlass.watch.promise.model.judge import Backlog, RoundFacts
+from windlass.watch.promise.model.judge import BacklogFacts, RoundFacts
 from windlass.watch.promise.model.pace import KindPace, together
 from windlass.watch.promise.model.plan import (
     UNKNOWNS,
@@ -119,7 +119,7 @@ def _read(
 
 def _facts(reader: PromiseReader, kind: Kind) -> Facts | None:
     is_known = kind.period is not None or kind.within is not None or is_sweep(kind)
-    return reader.facts(kind) if is_known else Backlog(reader.pace(kind))
+    return reader.facts(kind) if is_known else BacklogFacts(reader.pace(kind))
 
 
 def _kind_plan(

@@ -13,7 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 from sqlalchemy import event
 
-from tests.watch.metered import Scrape
+from tests.watch.metric.metered import Scrape
 from windlass import App, Keys, Retry, Snooze, __version__, metrics
 from windlass.cli.supervise import Supervisor
 from windlass.ledger import Ledger, OutOfStock
