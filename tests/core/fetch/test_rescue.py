@@ -319,8 +319,8 @@ def test_many_poison_rows_fail_together(app):
     app.drain()
 
     assert {ref.status() for ref in refs} == {Status.FAILED}
-    (alert,) = app.alerts(limit=200)
-    assert (alert.what, alert.kind, alert.times) == ("poison", "fragile", 100)
+    (alert,) = [each for each in app.alerts(limit=200) if each.what == "poison"]
+    assert (alert.kind, alert.times) == ("fragile", 100)
     assert {(row["attempt"], row["lost"]) for row in tasks(app)} == {(1, 1)}
 
 

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from windlass import App, BadArgument, BadDeclaration, BadFlow, Status
+from windlass import App, BadArgument, BadDeclaration, BadFlow, Status, UnknownFlow
 
 INNER = {"nodes": [{"name": "one", "kind": "note", "args": [{"$argument": "text"}]}]}
 
@@ -89,6 +89,15 @@ def test_a_nested_template_is_drawn_in_its_last_version(app, seen, elsewhere):
     app.drain()
 
     assert seen == ["x!"]
+
+
+@pytest.mark.everywhere
+@pytest.mark.parametrize("version", [-1, 0, 2, 2**31 - 1, 2**31, 2**70])
+def test_a_version_that_does_not_exist_is_unknown(app, seen, version):
+    app.flow_template("inner", INNER)
+
+    with pytest.raises(UnknownFlow, match=f"version {version}"):
+        app.flow_template.get("inner", version)
 
 
 @pytest.mark.parametrize("name", ["", " ", "x" * 150, "12", 7])

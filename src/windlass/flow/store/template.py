@@ -19,14 +19,20 @@ class TemplateRow(NamedTuple):
     created_at: int
 
 
+# The column holds no more.
+LAST_VERSION = 2**31 - 1
 COLUMNS = [flow_template.c[name] for name in TemplateRow._fields]
 
 
 def latest(connection: Connection, name: str, version: int | None = None) -> TemplateRow | None:
-    """A version of a template, or the last one."""
-    before = None if version is None else version + 1
-    found = versions(connection, name, before=before, limit=1)
-    return next((row for row in found if version in (None, row.version)), None)
+    """A version of a template, or the last one; None if there is none."""
+    if version is None:
+        return next(iter(versions(connection, name, before=None, limit=1)), None)
+    if not 1 <= version <= LAST_VERSION:
+        return None
+    query = select(*COLUMNS).where(flow_template.c.name == name)
+    row = connection.execute(query.where(flow_template.c.version == version)).first()
+    return None if row is None else TemplateRow(*row)
 
 
 def save(
