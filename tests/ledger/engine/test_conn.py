@@ -90,7 +90,7 @@ def test_what_another_writes_meanwhile_is_not_overlooked(stocked, engine, databa
         stocked.void("held")
         stocked.deduct("other", {"bolt": 6})
 
-        with pytest.raises((Refused, DBAPIError)):
+        with pytest.raises((Refused, DBAPIError, DatabaseUnavailable)):
             calls[verb](conn)
         conn.rollback()
 

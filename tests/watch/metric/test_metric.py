@@ -396,6 +396,30 @@ def test_rows_of_a_kind_that_no_app_declares_are_due_as_other(app, other):
 
 
 @pytest.mark.everywhere
+def test_states_of_promises(app, clock):
+    @app.rolling(every="1h")
+    def stock(code: str) -> None: ...
+
+    @app.task(within="10m")
+    def mail(number: int) -> None: ...
+
+    @app.task(within="10m")
+    def idle() -> None: ...
+
+    stock.add(["bolt"])
+    app.drain()
+    mail.enqueue(1)
+    clock.advance(11 * 60 * 1_000_000)
+
+    found = look(app)
+
+    # No worker is left to visit it again.
+    assert found("promise_state", kind="stock") == 1
+    assert found("promise_state", kind="mail") == 2
+    assert found("promise_state", kind="idle") == 0
+
+
+@pytest.mark.everywhere
 def test_states_of_breakers_switches_and_windows(app):
     @app.task(retries=0, breaker="2 in a row, 5m")
     def pay() -> None:

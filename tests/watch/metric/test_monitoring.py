@@ -165,6 +165,8 @@ def test_rules_have_the_shape_that_prometheus_reads():
         "BreakerOpen",
         "HeartbeatOld",
         "RollingPromise",
+        "PromiseAtRisk",
+        "PromiseBroken",
     ):
         assert f"Windlass{trouble}" in names
 
@@ -221,6 +223,8 @@ def test_promtool_has_nothing_to_say_about_the_names():
 SAID = {
     ("worker_alive", "windlass", None): "2x5 0x20",
     ("breaker_state", "windlass", "pay"): "1x30",
+    ("promise_state", "windlass", "pay"): "0x5 1x25",
+    ("promise_state", "windlass", "mail"): "0x5 2x25",
     ("switch_off", "windlass", "mail"): "0x30",
     ("window_closed", "windlass", "mail"): "0x30",
     ("task_oldest_due_age_seconds", "windlass", "pay"): "900x30",
@@ -236,6 +240,9 @@ FIRING = {
     ("NoWorker", 4): [],
     ("NoWorker", 10): [""],
     ("BreakerOpen", 10): ["pay"],
+    ("PromiseAtRisk", 25): ["pay"],
+    ("PromiseBroken", 4): [],
+    ("PromiseBroken", 15): ["mail"],
     ("BacklogOld", 10): ["mail"],
     ("Failures", 15): ["pay"],
     ("HeartbeatOld", 9): [],

@@ -35,6 +35,7 @@ from windlass.sweep.operate.sweep import Sweep, Sweeps
 from windlass.value.metric import MetricValue
 from windlass.watch.metric.process import names_of
 from windlass.watch.metric.table import MOST_KINDS, OTHER
+from windlass.watch.promise.operate import promise
 from windlass.watch.store import alert
 
 KEPT_SECONDS = 5.0
@@ -42,6 +43,8 @@ PATIENCE_SECONDS = 2.0
 FEW_TRIES = 2
 # This many of the newest alerts are read to count the open ones.
 ALERTS_READ = 500
+# The states of a promise, as numbers; one that cannot be judged yet has no sample.
+STATES = ("kept", "at risk", "broken")
 
 
 class Watched(Protocol):
@@ -91,9 +94,9 @@ class DatabaseMetrics:
             yield MetricValue("windlass_shard_up", (str(shard.index),), int(shard in up))
         if not up:
             return
-        # One more sort of figures is one more line, such as the states of promises.
         yield from self._rolling()
         yield from self._sweeps()
+        yield from self._promises()
 
     def _shards(self) -> dict[Shard, list[MetricValue]]:
         """The samples of each shard that answers."""
@@ -189,6 +192,13 @@ class DatabaseMetrics:
             yield MetricValue("windlass_sweep_failed", (name,), found.failed)
             if found.percent is not None:
                 yield MetricValue("windlass_sweep_progress_ratio", (name,), found.percent / 100)
+
+    def _promises(self) -> Iterator[MetricValue]:
+        app, names = self._app, names_of(self._app.registry)
+        for found in promise.listing(app.fleet, app.clock, app.registry):
+            if found.state in STATES and names.of(found.kind) != OTHER:
+                state = STATES.index(found.state)
+                yield MetricValue("windlass_promise_state", (found.kind,), state)
 
 
 def _ring(connection: Connection, shard: str, now: int) -> Iterator[MetricValue]:

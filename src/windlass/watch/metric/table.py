@@ -106,6 +106,7 @@ DATABASE = (
     _gauge("sweep_progress_ratio", "How much of the round is done, 0 to 1; an estimate", "kind"),
     _gauge("sweep_done", "Rows of the round that are done", "kind"),
     _gauge("sweep_failed", "Rows of the round that failed", "kind"),
+    _gauge("promise_state", "0 kept, 1 at risk, 2 broken; nothing while unknown", "kind"),
 )
 
 METRICS = {metric.name: metric for metric in (*PROCESS, *DATABASE)}
