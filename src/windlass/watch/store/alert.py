@@ -20,7 +20,7 @@ from sqlalchemy import (
 from windlass.core.alert.model import SEVERITIES, Severity
 from windlass.core.alert.store import ENDS, TABLES
 from windlass.database.connection import has_tables
-from windlass.database.dialect.base import Dialect
+from windlass.database.dialect.base import Dialect, force_index
 from windlass.database.schema import acknowledgement, alert, trouble
 from windlass.watch.model import Acknowledgement, AlertView, SeverityName
 from windlass.watch.store.watch import TroubleRow
@@ -55,7 +55,9 @@ def listing(connection: Connection, *, limit: int, now: int) -> list[AlertView]:
     """The last alerts, newest first."""
     seen = _seen(connection)
     newest = alert.c.raised_at.desc(), alert.c.id.desc()
-    rows = connection.execute(_alerts(connection).order_by(*newest).limit(limit)).mappings()
+    # Without this, MySQL may join all alerts with their state and then sort them.
+    query = force_index(_alerts(connection), alert, "windlass_alert_raised")
+    rows = connection.execute(query.order_by(*newest).limit(limit)).mappings()
     return [_view(row, seen, now=now) for row in rows]
 
 
