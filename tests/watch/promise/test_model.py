@@ -77,6 +77,11 @@ def test_a_change_scales_what_workers_reach():
     assert found.changed(workers=1, concurrency=20).speed == pytest.approx(10)
     assert found.changed(rate=3.0).speed == 3.0
     assert found.changed(workers=0).speed == 0.0
+    # Nobody runs it: 100 ms a run, 2 workers with 100 at once.
+    idle = pace(workers=0, is_pressed=False)
+    assert idle.speed == 0.0
+    assert idle.changed(workers=2).speed == pytest.approx(2_000)
+    assert idle.changed(workers=2, rate=300.0).speed == 300.0
     assert pace(rate=5.0, measured=5.0).changed(rate=0.0).speed > 5.0
 
 
@@ -88,6 +93,8 @@ def test_ranges_bound_how_many_workers_help():
 
 
 def test_shards_are_summed():
+    assert together([pace().changed(workers=4), pace()]).speed == pytest.approx(30)
+
     found = together([pace(), pace(is_broken=True, workers=3)])
 
     assert (found.measured, found.workers, found.hold) == (20.0, 3, Hold.BREAKER)

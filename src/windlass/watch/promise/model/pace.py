@@ -123,14 +123,17 @@ class KindPace:
             most_workers=self.most_workers if ranges is None else ranges,
         )
         possible, slots = self.without_rate, self.helping * self.at_once
-        if possible is not None and slots:
-            possible *= after.helping * after.at_once / slots
-        return replace(after, expected=possible)
+        if possible is None or not slots:
+            # Nobody runs it now, so there is no speed to multiply.
+            return after
+        return replace(after, expected=possible * after.helping * after.at_once / slots)
 
 
 def together(paces: Sequence[KindPace]) -> KindPace:
     """The pace in several databases. A process that serves several is a worker in each."""
     bounds = [each.most_workers for each in paces if each.most_workers is not None]
+    expected = [each.without_rate for each in paces if each.without_rate is not None]
+    is_changed = any(each.expected is not None for each in paces)
     return KindPace(
         measured=sum(each.measured for each in paces),
         busy=sum(each.busy for each in paces),
@@ -139,4 +142,5 @@ def together(paces: Sequence[KindPace]) -> KindPace:
         setting=paces[0].setting,
         is_broken=any(each.is_broken for each in paces),
         most_workers=max(bounds) if bounds else None,
+        expected=sum(expected) if is_changed else None,
     )
