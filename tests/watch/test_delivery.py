@@ -4,6 +4,8 @@ import base64
 import hashlib
 import hmac
 from email import message_from_bytes, policy
+from email.message import EmailMessage
+from types import SimpleNamespace
 
 import pytest
 from aiosmtpd.controller import Controller
@@ -241,31 +243,63 @@ def test_what_was_resolved_before_a_channel_was_declared_is_not_told(lookout, re
     assert receiver.titles == []
 
 
+class MailSink:
+    """A mail server that keeps what arrives, and answers as it is told."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        self.answer = "250 taken"
+        self.arrived: list[EmailMessage] = []
+
+    def __enter__(self):
+        handler = SimpleNamespace(handle_DATA=self._take)
+        self._server = Controller(handler, hostname="127.0.0.1", port=self.port)
+        self._server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.stop()
+
+    async def _take(self, _server, _session, envelope) -> str:
+        if self.answer.startswith("250"):
+            self.arrived.append(message_from_bytes(envelope.content, policy=policy.default))
+        return self.answer
+
+    @property
+    def url(self) -> str:
+        who = "from=windlass@example.com&to=ops@example.com&mode=insecure"
+        return f"mailto://127.0.0.1:{self.port}?{who}"
+
+
 def test_mail_arrives_through_apprise(lookout):
-    arrived = []
-
-    class Sink:
-        async def take(self, _server, _session, envelope) -> str:
-            arrived.append(message_from_bytes(envelope.content, policy=policy.default))
-            return "250 taken"
-
-    sink_type = type("MailSink", (Sink,), {"handle_DATA": Sink.take})
-    port = free_port()
-    sink = Controller(sink_type(), hostname="127.0.0.1", port=port)
-    sink.start()
-    try:
-        lookout.app.alert_to(
-            f"mailto://127.0.0.1:{port}?from=windlass@example.com&to=ops@example.com&mode=insecure",
-            every=None,
-        )
+    with MailSink() as sink:
+        lookout.app.alert_to(sink.url, every=None)
         fail(lookout, "send_mail")
         deliver(lookout)
-    finally:
-        sink.stop()
 
-    (mail,) = arrived
+    (mail,) = sink.arrived
     assert mail["Subject"] == "[warning] task failed of send_mail"
     assert "ConnectionError: a refused" in mail.get_body(("plain", "html")).get_content()
+
+
+def test_a_mail_server_that_is_down_or_refuses_gets_it_later(lookout):
+    sink = MailSink()
+    lookout.app.alert_to(sink.url, every=None)
+    fail(lookout, "send_mail")
+    deliver(lookout)
+    assert deliveries(lookout) == [Status.WAITING]
+
+    with sink:
+        sink.answer = "451 try again later"
+        lookout.clock.advance(MINUTE)
+        lookout.app.drain()
+        assert (sink.arrived, deliveries(lookout)) == ([], [Status.WAITING])
+        sink.answer = "250 taken"
+        lookout.clock.advance(HOUR)
+        lookout.app.drain()
+
+    assert [mail["Subject"] for mail in sink.arrived] == ["[warning] task failed of send_mail"]
+    assert deliveries(lookout) == [Status.SUCCEEDED]
 
 
 @pytest.mark.parametrize(

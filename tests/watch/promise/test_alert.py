@@ -10,7 +10,6 @@ from windlass import App, BadDeclaration, BadDuration, Keys
 from windlass.clock import SECOND
 from windlass.database.schema import range_
 
-pytestmark = pytest.mark.everywhere
 PROMISES = ("promise at risk", "promise broken")
 
 
