@@ -36,14 +36,16 @@ POOLS = pytest.StashKey[Pools]()
 # MariaDB and MySQL are much alike: what is not about their SQL runs on one of them, by turns.
 ALIKE = ("mariadb", "mysql")
 TURNS = tuple(("sqlite", server) for server in SERVERS)
-ALL, HALF = TURNS, (*TURNS, *[("sqlite",)] * len(TURNS))
+ALONE = [("sqlite",)] * len(TURNS)
+ALL, HALF, THIRD = TURNS, (*TURNS, *ALONE), (*TURNS, *ALONE, *ALONE)
 # By turns: on which databases the tests below a folder run often. The innermost folder decides;
 # tests of other folders run on all databases.
 OFTEN_ON = {
     "store": (ENGINES,),
-    **dict.fromkeys(("fault", "ledger", "story"), ALL),
-    **dict.fromkeys(("core", "operate", "watch", "cli", "web"), HALF),
-    **dict.fromkeys(("rolling", "control", "sweep", "flow", "external"), HALF),
+    **dict.fromkeys(("fault", "story"), ALL),
+    "ledger": HALF,
+    **dict.fromkeys(("core", "operate", "watch", "cli", "web"), THIRD),
+    **dict.fromkeys(("rolling", "control", "sweep", "flow", "external"), THIRD),
 }
 
 # How long an example takes is the machine's affair.
@@ -92,8 +94,8 @@ def by_turns(engines: Collection[str], often: Collection[str]) -> list[Any]:
 def often_on(test: pytest.Item) -> Collection[str]:
     """The databases on which a test is not a slow one.
 
-    What is about the engine and not about its SQL runs on SQLite, and all or half of it on one of
-    the servers, by turns. The slow run has all of it on all of them.
+    What is about the engine and not about its SQL runs on SQLite, and all, half or a third of it
+    on one of the servers, by turns. The slow run has all of it on all of them.
     """
     if test.get_closest_marker("everywhere"):
         return ENGINES

@@ -50,7 +50,7 @@ class PlannedChange:
 
 @dataclass(frozen=True)
 class RingPlan:
-    """The ring of one database before and after. Each worker owns so many buckets at most.
+    """The ring of one database before and after, with the most buckets that a worker owns.
 
     `moving` is how many buckets change hands.
     """
