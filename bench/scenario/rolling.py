@@ -111,11 +111,11 @@ def median_read() -> float:
     kind = app.registry.get("visited")
     site = app.fleet.shards[0].site(app.registry)
     for _ in range(READS):
-        (lane,) = Rows(database).lanes(["visited"])
+        (tier,) = Rows(database).tiers(["visited"])
         now = clock.now()
         stamp = Stamp(None, me, now, now)
         begin = time.perf_counter()
-        rows = Rows(database).read(lane, stamp, Most(TAKE_AT_MOST, now))
+        rows = Rows(database).read(tier, stamp, Most(TAKE_AT_MOST, now))
         taken.append((time.perf_counter() - begin) * 1000)
         assert len(rows) == TAKE_AT_MOST, len(rows)
         settled = (settle(row, Succeeded(), kind.terms, now=now, turns=True) for row in rows)

@@ -23,10 +23,10 @@ def claim_all(url: str, start: Barrier) -> list[tuple[int, int, int]]:
     hand = Hand(app)
     taken: list[tuple[int, int, int]] = []
     start.wait(30)
-    while lanes := Rows(app.database).lanes(["prey"]):
-        for lane in lanes:
+    while tiers := Rows(app.database).tiers(["prey"]):
+        for tier in tiers:
             limit = random.randint(1, 20)
-            rows = hand.claim_lane(lane, limit)
+            rows = hand.claim_tier(tier, limit)
             assert len(rows) <= limit
             taken += [(row.id, row.worker, row.batch) for row in rows]
     app.close()

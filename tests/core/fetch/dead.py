@@ -37,11 +37,11 @@ class Doomed:
         )
 
     def take(self, limit: int = 1) -> list[Claimed]:
-        """Claim up to `limit` due rows of each lane."""
+        """Claim up to `limit` due rows of each tier."""
         now = self.app.clock.now()
-        for lane in Rows(self.app.database).lanes(self.app.registry.kinds):
+        for tier in Rows(self.app.database).tiers(self.app.registry.kinds):
             stamp = Stamp(self.numbers.take()[0], self.number, now, now + LEASE)
-            self.held += Rows(self.app.database).claim(lane, stamp, Most(limit, stamp.now))
+            self.held += Rows(self.app.database).claim(tier, stamp, Most(limit, stamp.now))
         return self.held
 
     def die(self) -> int | None:
@@ -53,7 +53,7 @@ class Doomed:
 
 
 def lose(app: App) -> list[Claimed]:
-    """Let a worker die with one due row of each lane in its hands."""
+    """Let a worker die with one due row of each tier in its hands."""
     doomed = Doomed(app)
     held = doomed.take()
     assert doomed.die() == len(held)

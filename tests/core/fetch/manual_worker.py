@@ -17,7 +17,7 @@ from windlass.core.ring import store as ring_store
 from windlass.core.ring.heartbeat import leave
 from windlass.core.task.store.task import get
 from windlass.database.database import Numbers
-from windlass.database.dialect.base import Count, Lane, Most, Stamp
+from windlass.database.dialect.base import Count, Most, Stamp, Tier
 from windlass.database.schema import task
 from windlass.database.schema import worker as worker_table
 from windlass.value.outcome import Failed, Outcome, Succeeded, settle
@@ -62,13 +62,13 @@ class Hand:
         return Stamp(self.numbers.take()[0], self.id, now, now + LEASE)
 
     def claim(self, limit: int = 1) -> list[Claimed]:
-        """Claim up to `limit` due rows of each lane."""
-        lanes = Rows(self.database).lanes(self.app.registry.kinds)
-        return [taken for lane in lanes for taken in self.claim_lane(lane, limit)]
+        """Claim up to `limit` due rows of each tier."""
+        tiers = Rows(self.database).tiers(self.app.registry.kinds)
+        return [taken for tier in tiers for taken in self.claim_tier(tier, limit)]
 
-    def claim_lane(self, lane: Lane, limit: int) -> list[Claimed]:
+    def claim_tier(self, tier: Tier, limit: int) -> list[Claimed]:
         stamp = self.stamp()
-        return Rows(self.database).claim(lane, stamp, Most(limit, stamp.now))
+        return Rows(self.database).claim(tier, stamp, Most(limit, stamp.now))
 
     def rescue(self, *, alone: bool = False, limit: int = 100) -> Rescued:
         """Take over up to `limit` rows that fell."""

@@ -180,18 +180,18 @@ class Store(RuleBasedStateMachine):
         self._claim(pick_from(self.workers, pick), limit, hears=hears)
 
     def _claim(self, worker: Worker, limit: int, *, hears: bool) -> None:
-        lanes = Rows(self.app.database).lanes(self.app.registry.kinds)
-        assert {lane[:2] for lane in lanes} == {
+        tiers = Rows(self.app.database).tiers(self.app.registry.kinds)
+        assert {tier[:2] for tier in tiers} == {
             (row.kind, row.priority) for row in self._in(Status.WAITING)
         }
-        for lane in lanes:
+        for tier in tiers:
             stamp = worker.hand.stamp()
             due = sorted(
                 row.due_at
                 for row in self._in(Status.WAITING)
-                if (row.kind, row.priority) == lane[:2] and row.due_at <= stamp.now
+                if (row.kind, row.priority) == tier[:2] and row.due_at <= stamp.now
             )
-            taken = Rows(self.app.database).claim(lane, stamp, Most(limit, stamp.now))
+            taken = Rows(self.app.database).claim(tier, stamp, Most(limit, stamp.now))
             expected = [] if worker.is_left else due[:limit]
             assert [row.due_at for row in taken] == expected
             for got in taken:

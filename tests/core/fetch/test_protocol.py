@@ -485,7 +485,7 @@ def take_as(app, number: int) -> list[Any]:
     hand.id = number
     taken = hand.claim(10)
     assert taken
-    assert Rows(app.database).lanes(app.registry.kinds) == []
+    assert Rows(app.database).tiers(app.registry.kinds) == []
     return taken
 
 

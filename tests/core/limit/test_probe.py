@@ -103,7 +103,7 @@ def test_a_probe_that_succeeds_closes_it_and_the_rest_runs(app, work, service, c
     assert (row["probe_at"], row["pause"], row["probe_worker"]) == (None, None, None)
 
 
-def test_a_probe_is_taken_from_the_lane_of_highest_priority(app, work, service, clock):
+def test_a_probe_is_taken_from_the_tier_of_highest_priority(app, work, service, clock):
     fail(app, work)
     refs = [work.using(priority=priority).enqueue() for priority in (0, 9, 5)]
 

@@ -214,11 +214,11 @@ def claim_all(app, worker):
     """All that is due, by written claims of a worker that is moved by hand."""
     now = app.clock.now()
     taken = []
-    for lane in Rows(app.database).lanes(app.registry.kinds):
+    for tier in Rows(app.database).tiers(app.registry.kinds):
         stamp = Stamp(
             app.fleet.shards[0].numbers.take()[0], worker.heartbeat.id, now, now + 60 * SECOND
         )
-        taken += Rows(app.database).claim(lane, stamp, Most(100, now))
+        taken += Rows(app.database).claim(tier, stamp, Most(100, now))
     return taken
 
 

@@ -14,7 +14,7 @@ from windlass.core.fetch.claim import Rows
 from windlass.core.fetch.help import HELP_AGAIN_AFTER
 from windlass.core.ring import store as ring_store
 from windlass.database import schema
-from windlass.database.dialect.base import Lane, Most
+from windlass.database.dialect.base import Most, Tier
 
 pytestmark = [pytest.mark.usefixtures("one_clock"), pytest.mark.mostly("postgresql")]
 
@@ -165,12 +165,12 @@ def test_an_entry_that_somebody_is_about_to_delete_is_not_an_offer(app, step, cl
     stale = {"task_id": ref.id, "kind": kind, "due_at": due_at}
     app.database.write(lambda connection: connection.execute(insert(schema.offer), [stale]))
     most = Most(10, clock.now(), range(3), range(256))
-    lane, make = Lane(kind, 0, due_at), Rows(app.database).offer
+    tier, make = Tier(kind, 0, due_at), Rows(app.database).offer
     with ThreadPoolExecutor() as threads:
         with app.database.engine.connect() as helper, helper.begin():
             entry = select(schema.offer.c.task_id).with_for_update()
             assert helper.execute(entry).scalar_one() == ref.id
-            offering = threads.submit(make, owner.id, lane, most, unless=())
+            offering = threads.submit(make, owner.id, tier, most, unless=())
             assert wait([offering], timeout=0.3).done == set()
             app.database.dialect.remove_offers(helper, [ref.id])
         made = offering.result(20)

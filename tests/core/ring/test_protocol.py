@@ -19,7 +19,7 @@ from windlass.core.ring import store as ring_store
 from windlass.core.ring.heartbeat import leave
 from windlass.database import schema
 from windlass.database.database import Numbers
-from windlass.database.dialect.base import Lane, Most, Stamp
+from windlass.database.dialect.base import Most, Stamp, Tier
 from windlass.value.outcome import Succeeded
 
 pytestmark = pytest.mark.usefixtures("one_clock")
@@ -123,9 +123,9 @@ def test_who_owned_a_bucket_a_moment_ago_does_not_make_its_rows_anybodys(app, st
     taken = owner.take()
     assert taken
 
-    lane, most = Lane("step", 0, 0), Most(100, app.clock.now())
+    tier, most = Tier("step", 0, 0), Most(100, app.clock.now())
     owners = [stranger.id]
-    claimed = Rows(app.database).claim_foreign(lane, stamp(app, helper), most, owners=owners)
+    claimed = Rows(app.database).claim_foreign(tier, stamp(app, helper), most, owners=owners)
 
     assert claimed == []
     assert all(owner.finish(run) for run in taken)
@@ -146,11 +146,11 @@ def test_a_row_that_was_moved_while_it_runs_is_not_a_helpers(app, step, owner):
 
 def test_an_owner_reads_nothing_that_is_offered_or_about_to_be_claimed(app, step, owner):
     step.enqueue()
-    lane, most = Lane("step", 0, 0), Most(100, app.clock.now())
-    assert len(Rows(app.database).read(lane, stamp(app, owner), most)) == 1
+    tier, most = Tier("step", 0, 0), Most(100, app.clock.now())
+    assert len(Rows(app.database).read(tier, stamp(app, owner), most)) == 1
     make_offers(app, owner)
     asked = stamp(app, owner)
-    assert Rows(app.database).read(lane, asked, most) == []
+    assert Rows(app.database).read(tier, asked, most) == []
 
     query = select(schema.task.c.id).with_for_update()
     with app.database.engine.connect() as connection:
@@ -159,8 +159,8 @@ def test_an_owner_reads_nothing_that_is_offered_or_about_to_be_claimed(app, step
             # A helper has found the row, and has not committed its claim yet.
             ids = list(writing.scalars(query))
             app.database.dialect.stamp(writing, ids, asked)
-            assert Rows(app.database).read(lane, asked, most) == []
-    assert Rows(app.database).read(lane, asked, most) == []
+            assert Rows(app.database).read(tier, asked, most) == []
+    assert Rows(app.database).read(tier, asked, most) == []
 
 
 def test_rows_are_claimed_after_an_unclean_death_and_read_after_a_clean_exit(app, step, owner):
@@ -212,8 +212,8 @@ def test_what_kills_its_workers_is_poison_in_the_end_and_the_innocent_get_done(a
 
 def test_a_claim_whose_answer_was_lost_is_handed_back_and_run(app, step, owner, clock):
     ref = step.enqueue()
-    lane, most = Lane("step", 0, 0), Most(100, clock.now())
-    assert Rows(app.database).claim(lane, stamp(app, owner), most)
+    tier, most = Tier("step", 0, 0), Most(100, clock.now())
+    assert Rows(app.database).claim(tier, stamp(app, owner), most)
     assert owner.take() == []
 
     for _ in range(LEASE // SECOND + 12):
@@ -293,9 +293,9 @@ def test_a_zombie_offers_nothing_that_its_successor_runs(app, step, clock):
     assert theirs
     assert {run.task.is_read for run in theirs} == {True}
 
-    lane = Lane("step", 0, 0)
+    tier = Tier("step", 0, 0)
     made = [
-        Rows(app.database).offer(number, lane, Most(100, clock.now(), buckets=part), unless=())
+        Rows(app.database).offer(number, tier, Most(100, clock.now(), buckets=part), unless=())
         for part in share.runs
     ]
     zombie.offer()
@@ -313,8 +313,8 @@ def offered_to_helper(app, owner: Mate) -> Mate:
 
 
 def make_offers(app, owner: Mate) -> None:
-    lane, most = Lane("step", 0, 0), Most(100, app.clock.now())
-    Rows(app.database).offer(owner.id, lane, most, unless=owner.in_flight.rows.ids)
+    tier, most = Tier("step", 0, 0), Most(100, app.clock.now())
+    Rows(app.database).offer(owner.id, tier, most, unless=owner.in_flight.rows.ids)
 
 
 def renew(mate: Mate) -> None:

@@ -12,7 +12,7 @@ from windlass.core.ring import store as ring_store
 from windlass.core.ring.ring import GIVE_UP_AFTER
 from windlass.core.run.ready import Run
 from windlass.database import schema
-from windlass.database.dialect.base import Lane, Most
+from windlass.database.dialect.base import Most, Tier
 
 BUCKETS = set(range(256))
 
@@ -324,7 +324,7 @@ def one_that_gives_up(app, step) -> tuple[Mate, Mate, list[Run]]:
 def claim_foreign_rows(app, owner: Mate, other: Mate) -> list[Run]:
     """Let another worker claim what the owner offers."""
     most = Most(100, app.clock.now())
-    Rows(app.database).offer(owner.id, Lane("step", 0, 0), most, unless=())
+    Rows(app.database).offer(owner.id, Tier("step", 0, 0), most, unless=())
     return other.take()
 
 

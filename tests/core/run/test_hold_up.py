@@ -131,7 +131,7 @@ def test_a_probe_whose_claim_failed_is_tried_again_later(app, clock, monkeypatch
     claims = worker.fetcher._claims
     claims.tend()
     with monkeypatch.context() as patch:
-        patch.setattr(claims, "_take_lane", lambda *_: 1 / 0)
+        patch.setattr(claims, "_take_tier", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             claims.take(worker.in_flight.capacity.room())
     assert state(app) is BreakerState.PROBING

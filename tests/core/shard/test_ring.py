@@ -16,7 +16,7 @@ from windlass.core.fetch.claim import Rows
 from windlass.core.ring import store as ring_store
 from windlass.core.shard import move as moving
 from windlass.database import schema
-from windlass.database.dialect.base import Lane, Most
+from windlass.database.dialect.base import Most, Tier
 from windlass.operate.ring import operate as ring
 from windlass.operate.shard import operate
 from windlass.value.bucket import BUCKETS
@@ -95,7 +95,7 @@ def test_an_offered_row_is_moved_only_with_its_offer(sharded):
     ]
     hand = hand_in(sharded, shard)
     now = sharded.clock.now()
-    Rows(shard.database).offer(hand.id, Lane("mail", 0, 0), Most(10, now), unless=())
+    Rows(shard.database).offer(hand.id, Tier("mail", 0, 0), Most(10, now), unless=())
     operate.drain(sharded.fleet, "1")
 
     (claimed,) = Rows(shard.database).claim_offered("mail", hand.stamp(), limit=1)
@@ -115,7 +115,7 @@ def test_an_offer_that_its_worker_left_behind_is_moved(sharded):
     ref = mail.using(key=key_for(sharded, shard, "mail")).enqueue("due")
     hand = hand_in(sharded, shard)
     now = sharded.clock.now()
-    Rows(shard.database).offer(hand.id, Lane("mail", 0, 0), Most(10, now), unless=())
+    Rows(shard.database).offer(hand.id, Tier("mail", 0, 0), Most(10, now), unless=())
     hand.leave()
     operate.drain(sharded.fleet, "1")
 

@@ -240,8 +240,8 @@ def test_who_left_in_good_order_leaves_nothing_to_be_careful_of(app, task):
 def test_offers_that_wait_are_counted(app, task):
     task.enqueue_many([{}] * 5)
     hand = Hand(app)
-    (lane,) = Rows(app.database).lanes(["work"])
-    Rows(app.database).offer(hand.id, lane, Most(3, app.clock.now()), unless=())
+    (tier,) = Rows(app.database).tiers(["work"])
+    Rows(app.database).offer(hand.id, tier, Most(3, app.clock.now()), unless=())
 
     assert look(app).offers == 3
 

@@ -10,7 +10,7 @@ from windlass import App
 from windlass.clock import SECOND, ManualClock
 from windlass.core.fetch.claim import Rows
 from windlass.core.finish.store import Group
-from windlass.database.dialect.base import Lane, Most
+from windlass.database.dialect.base import Most, Tier
 from windlass.database.schema import task
 from windlass.value.outcome import SUCCESS, settle, settle_visits
 from windlass.value.period import GOES, HURRIED
@@ -47,7 +47,7 @@ def put(app, *codes, **values):
 def take(app, kind, priority, stamp):
     rows = Rows(app.database)
     way = rows.read if stamp.batch is None else rows.claim
-    return way(Lane(kind, priority, 0), stamp, Most(10, stamp.now))
+    return way(Tier(kind, priority, 0), stamp, Most(10, stamp.now))
 
 
 @pytest.mark.parametrize("is_disturbed", [False, True])

@@ -25,7 +25,7 @@ from windlass.core.ring import store as ring_store
 from windlass.core.run.ready import Room
 from windlass.database.connection import Connection
 from windlass.database.database import Database
-from windlass.database.dialect.base import Lane, Most, Stamp, stamped
+from windlass.database.dialect.base import Most, Stamp, Tier, stamped
 from windlass.value.task import Claimed
 
 
@@ -140,29 +140,29 @@ class Rows:
         self._database = database
         self._dialect = database.dialect
 
-    def lanes(self, kinds: Collection[str]) -> list[Lane]:
-        """The lanes of `kinds` that have waiting rows, each with its first due time."""
-        return self._database.read(lambda connection: self._dialect.lanes(connection, kinds))
+    def tiers(self, kinds: Collection[str]) -> list[Tier]:
+        """The tiers of `kinds` that have waiting rows, each with its first due time."""
+        return self._database.read(lambda connection: self._dialect.tiers(connection, kinds))
 
-    def read(self, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
-        """Due rows of `lane` in buckets of the worker, oldest first; writes nothing."""
-        rows = self._database.read(lambda connection: self._dialect.read(connection, lane, most))
+    def read(self, tier: Tier, stamp: Stamp, most: Most) -> list[Claimed]:
+        """Due rows of `tier` in buckets of the worker, oldest first; writes nothing."""
+        rows = self._database.read(lambda connection: self._dialect.read(connection, tier, most))
         return [stamped(row, stamp) for row in rows]
 
-    def claim(self, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
-        """Take due rows of `lane`, oldest first."""
+    def claim(self, tier: Tier, stamp: Stamp, most: Most) -> list[Claimed]:
+        """Take due rows of `tier`, oldest first."""
         # The statement contains the fence, so it can be a transaction by itself.
         return self._database.single(
-            lambda connection: self._dialect.claim(connection, lane, stamp, most)
+            lambda connection: self._dialect.claim(connection, tier, stamp, most)
         )
 
     def claim_foreign(
-        self, lane: Lane, stamp: Stamp, most: Most, *, owners: Collection[int]
+        self, tier: Tier, stamp: Stamp, most: Most, *, owners: Collection[int]
     ) -> list[Claimed]:
         return self._database.write_as(
             stamp.worker,
             lambda connection: fetch_store.claim_foreign(
-                connection, self._dialect, lane, stamp=stamp, most=most, owners=owners
+                connection, self._dialect, tier, stamp=stamp, most=most, owners=owners
             ),
             lost=[],
         )
@@ -190,7 +190,7 @@ class Rows:
     def offer(
         self,
         worker: int,
-        lane: Lane,
+        tier: Tier,
         most: Most,
         *,
         unless: Collection[int],
@@ -200,7 +200,7 @@ class Rows:
         return self._database.write_as(
             worker,
             lambda connection: fetch_store.make_offers(
-                connection, self._dialect, lane, most, unless=unless, spare=spare, count=count
+                connection, self._dialect, tier, most, unless=unless, spare=spare, count=count
             ),
             lost=Made([], 0),
         )
@@ -243,7 +243,7 @@ class Rows:
 
     def some_quarantined(
         self,
-        lanes: Iterable[Lane],
+        tiers: Iterable[Tier],
         alone_from: Callable[[str], int],
         *,
         buckets: Iterable[range],
@@ -251,7 +251,7 @@ class Rows:
     ) -> bool:
         return self._database.read(
             lambda connection: fetch_store.some_quarantined(
-                connection, lanes, alone_from, buckets=buckets, now=now
+                connection, tiers, alone_from, buckets=buckets, now=now
             )
         )
 

@@ -24,7 +24,7 @@ from windlass.core.ring.store import WorkerView
 from windlass.core.run.in_flight import InFlight
 from windlass.database.connection import Connection
 from windlass.database.database import Database
-from windlass.database.dialect.base import Lane, Most
+from windlass.database.dialect.base import Most, Tier
 
 HELP_AGAIN_AFTER = 0.25
 # Look this often for rows to offer while none were due at the last look.
@@ -44,9 +44,9 @@ PATIENCE_SECONDS = 2.5
 class Due(Protocol):
     """Which rows may be taken now."""
 
-    def is_due(self, lane: Lane, now: int) -> bool: ...
+    def is_due(self, tier: Tier, now: int) -> bool: ...
 
-    def most(self, lane: Lane, limit: int, now: int, *, buckets: range | None = None) -> Most: ...
+    def most(self, tier: Tier, limit: int, now: int, *, buckets: range | None = None) -> Most: ...
 
 
 @dataclass
@@ -168,11 +168,11 @@ class Offers:
             self._help_with(behind, share, now=now)
 
     def _help_with(self, kinds: dict[str, float], share: Share, *, now: int) -> None:
-        def look(connection: Connection) -> tuple[list[Lane], dict[str, int], list[WorkerView]]:
-            lanes = self._database.dialect.lanes(connection, kinds)
-            return lanes, fetch_store.offered_counts(connection), ring_store.workers(connection)
+        def look(connection: Connection) -> tuple[list[Tier], dict[str, int], list[WorkerView]]:
+            tiers = self._database.dialect.tiers(connection, kinds)
+            return tiers, fetch_store.offered_counts(connection), ring_store.workers(connection)
 
-        lanes, offered, workers = self._database.read(look)
+        tiers, offered, workers = self._database.read(look)
         others = [view for view in workers if view.id != share.worker]
         for kind, seconds in kinds.items():
             if not (self._in_flight.loads[kind].is_open and self._gate.is_free(kind)):
@@ -182,9 +182,9 @@ class Offers:
             wanted = self._helping.wanted(kind, idle=idle, offered=waiting, now=self._helped_at)
             if wanted:
                 self._trim(kind)
-                due = [each for each in lanes if each.kind == kind and self._due.is_due(each, now)]
+                due = [each for each in tiers if each.kind == kind and self._due.is_due(each, now)]
                 self._helping.made(kind, self._offer(due, wanted, share, now=now) if due else 0)
-        if not any(self._due.is_due(lane, now) for lane in lanes):
+        if not any(self._due.is_due(tier, now) for tier in tiers):
             self._pause = LOOK_AGAIN_AFTER
 
     def _idle_for(self, kind: str, others: list[WorkerView], *, is_known: bool) -> int:
@@ -209,16 +209,16 @@ class Offers:
         """How many rows this worker keeps for itself."""
         return int(self._in_flight.loads[kind].per_second * KEEP_SECONDS)
 
-    def _offer(self, lanes: list[Lane], count: int, share: Share, *, now: int) -> int:
-        """Offer up to `count` rows of a kind's lanes, the lowest priority first; how many."""
-        kind, offered = lanes[0].kind, 0
+    def _offer(self, tiers: list[Tier], count: int, share: Share, *, now: int) -> int:
+        """Offer up to `count` rows of a kind's tiers, the lowest priority first; how many."""
+        kind, offered = tiers[0].kind, 0
         spare = max(0, self._own(kind) - self._in_flight.loads[kind].queued)
-        for lane in sorted(lanes, key=lambda lane: lane.priority):
-            begin = lane._replace(due_at=max(lane.due_at, share.careful_to + 1))
+        for tier in sorted(tiers, key=lambda tier: tier.priority):
+            begin = tier._replace(due_at=max(tier.due_at, share.careful_to + 1))
             for buckets in share.runs:
                 held = self._in_flight.rows.ids
                 left = count - offered
-                most = self._due.most(lane, len(held) + spare + left, now, buckets=buckets)
+                most = self._due.most(tier, len(held) + spare + left, now, buckets=buckets)
                 if left > 0:
                     made = self._rows.offer(
                         share.worker, begin, most, unless=held, spare=spare, count=left

@@ -24,7 +24,7 @@ from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Room
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
-from windlass.database.dialect.base import ENDLESS, Lane, Most, Stamp
+from windlass.database.dialect.base import ENDLESS, Most, Stamp, Tier
 from windlass.value.task import Claimed
 
 TAKE_AT_MOST = 1_000
@@ -54,8 +54,8 @@ class DueRules:
     # A drain visits each item at most once after this time, so that it ends.
     once_since: int | None
 
-    def is_due(self, lane: Lane, now: int) -> bool:
-        return lane.due_at <= self.until(lane.kind, now)
+    def is_due(self, tier: Tier, now: int) -> bool:
+        return tier.due_at <= self.until(tier.kind, now)
 
     def until(self, kind: str, now: int) -> int:
         """Rows of a kind that are due by then may be taken now."""
@@ -65,12 +65,12 @@ class DueRules:
             return until
         return min(until, self.once_since + period.shortest - 1)
 
-    def seconds_until(self, lane: Lane, now: int) -> float:
-        return max(0, self.kinds[lane.kind].taken_at(lane.due_at) - now) / 1e6
+    def seconds_until(self, tier: Tier, now: int) -> float:
+        return max(0, self.kinds[tier.kind].taken_at(tier.due_at) - now) / 1e6
 
-    def most(self, lane: Lane, limit: int, now: int, *, buckets: range | None = None) -> Most:
-        """Up to `limit` rows of a lane that need not run alone."""
-        most = Most(limit, self.until(lane.kind, now), range(self.alone_from(lane.kind)))
+    def most(self, tier: Tier, limit: int, now: int, *, buckets: range | None = None) -> Most:
+        """Up to `limit` rows of a tier that need not run alone."""
+        most = Most(limit, self.until(tier.kind, now), range(self.alone_from(tier.kind)))
         return most if buckets is None else most._replace(buckets=buckets)
 
     def alone_from(self, kind: str) -> int:
@@ -109,29 +109,29 @@ class BucketReader:
         """Rows of new buckets lie before the cursors."""
         self.started_over_at = float("-inf")
 
-    def read(self, lane: Lane, limit: int, share: Share) -> list[Claimed]:
-        """Up to `limit` rows of a lane that are not in flight; nothing is written."""
-        begin = max(lane.due_at, share.careful_to + 1)
+    def read(self, tier: Tier, limit: int, share: Share) -> list[Claimed]:
+        """Up to `limit` rows of a tier that are not in flight; nothing is written."""
+        begin = max(tier.due_at, share.careful_to + 1)
         taken: list[Claimed] = []
         for buckets in share.runs:
             if len(taken) < limit:
                 stamp = self._stamp(share)
-                part = lane._replace(due_at=begin)
+                part = tier._replace(due_at=begin)
                 taken += self._read_run(part, limit - len(taken), buckets, stamp=stamp)
         return taken
 
-    def _read_run(self, lane: Lane, limit: int, buckets: range, *, stamp: Stamp) -> list[Claimed]:
-        place = lane.kind, lane.priority, buckets.start
+    def _read_run(self, tier: Tier, limit: int, buckets: range, *, stamp: Stamp) -> list[Claimed]:
+        place = tier.kind, tier.priority, buckets.start
         begin, is_ahead = self.cursors.get(place, (0, False))
-        begin = max(begin, lane.due_at)
+        begin = max(begin, tier.due_at)
         # Unless the cursor is past the held rows, the read finds them again.
         found_again = BESIDE_CURSOR if is_ahead else len(self.in_flight.rows)
-        most = self.due.most(lane, limit + found_again, stamp.now, buckets=buckets)
-        rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
+        most = self.due.most(tier, limit + found_again, stamp.now, buckets=buckets)
+        rows, new = self._read_new(tier._replace(due_at=begin), stamp, most)
         if rows and not new and len(rows) == most.limit:
             # Too many held rows have the due time of the cursor.
             most = most._replace(limit=limit + len(self.in_flight.rows))
-            rows, new = self._read_new(lane._replace(due_at=begin), stamp, most)
+            rows, new = self._read_new(tier._replace(due_at=begin), stamp, most)
         taken = new[:limit]
         if rows:
             last = (taken if len(new) > limit else rows)[-1].due_at
@@ -140,11 +140,11 @@ class BucketReader:
         return taken
 
     def _read_new(
-        self, lane: Lane, stamp: Stamp, most: Most
+        self, tier: Tier, stamp: Stamp, most: Most
     ) -> tuple[list[Claimed], list[Claimed]]:
         """The rows that a read finds, and those of them that are not in flight."""
         self.in_flight.rows.begin_read()
-        rows = self.rows.read(lane, stamp, most)
+        rows = self.rows.read(tier, stamp, most)
         return rows, self.in_flight.rows.new(rows)
 
     def _stamp(self, share: Share) -> Stamp:
@@ -189,7 +189,7 @@ class OwnersRead(Claims):
         self._due = DueRules(kinds, once_since=site.clock.now() if once else None)
         self._reader = BucketReader(self._rows, in_flight, site.clock, self._due)
         self._helper: Offers | None = None
-        self._lanes: list[Lane] = []
+        self._tiers: list[Tier] = []
         self._looked_at = float("-inf")
         self._offered: set[str] = set()
         self._is_rung = False
@@ -217,12 +217,12 @@ class OwnersRead(Claims):
             held_for = self._gate.seconds_until(self._refused)
             if tasks or held_for is not None:
                 return Taken(tasks, held_for=held_for, probes=self._probes)
-        lanes = self._look()
+        tiers = self._look()
         tasks = self._collect(room)
         if not tasks and self._once:
             # Before a drain ends: a row that it ran may be due again, before its cursor.
             self._reader.forget()
-            self._lanes = list(lanes)
+            self._tiers = list(tiers)
             refused = self._refused
             tasks = self._collect(room)
             # This refuses kinds whose probe just found no row, but one may have to run alone.
@@ -230,7 +230,7 @@ class OwnersRead(Claims):
         held_for = self._gate.seconds_until(self._refused)
         if tasks:
             return Taken(tasks, held_for=held_for, probes=self._probes)
-        return self._found_nothing([lane for lane in lanes if lane.kind in room.kinds], held_for)
+        return self._found_nothing([tier for tier in tiers if tier.kind in room.kinds], held_for)
 
     def look_again(self) -> None:
         self._looked_at = float("-inf")
@@ -284,15 +284,15 @@ class OwnersRead(Claims):
             )
         return self._helper
 
-    def _found_nothing(self, lanes: list[Lane], held_for: float | None) -> Taken:
+    def _found_nothing(self, tiers: list[Tier], held_for: float | None) -> Taken:
         now = self._clock.now()
         due = [
-            lane for lane in lanes if self._due.is_due(lane, now) and lane.kind not in self._refused
+            tier for tier in tiers if self._due.is_due(tier, now) and tier.kind not in self._refused
         ]
         # A probe that found no row here may find one in the buckets of a dead worker.
-        sought = due or [lane for lane in lanes if self._found_none_lately(lane.kind)]
+        sought = due or [tier for tier in tiers if self._found_none_lately(tier.kind)]
         later = [
-            self._due.seconds_until(lane, now) for lane in lanes if not self._due.is_due(lane, now)
+            self._due.seconds_until(tier, now) for tier in tiers if not self._due.is_due(tier, now)
         ]
         ring = self._ring
         return Taken(
@@ -305,7 +305,7 @@ class OwnersRead(Claims):
             others_have_due=bool(due) and ring.has_others,
         )
 
-    def _some_wait_to_run_alone(self, due: list[Lane], now: int) -> bool:
+    def _some_wait_to_run_alone(self, due: list[Tier], now: int) -> bool:
         asked_at = time.monotonic()
         is_drain = self._once
         if not is_drain and asked_at - self._asked_for_alone_at < ALONE_AGAIN_AFTER:
@@ -315,17 +315,17 @@ class OwnersRead(Claims):
             due, self._due.alone_from, buckets=self._share.runs, now=now
         )
 
-    def _look(self) -> list[Lane]:
-        def look(connection: Connection) -> tuple[list[Lane], set[str], set[int]]:
-            lanes = self._database.dialect.lanes(connection, self._kinds)
-            return lanes, fetch_store.offered_kinds(connection), ring_store.present(connection)
+    def _look(self) -> list[Tier]:
+        def look(connection: Connection) -> tuple[list[Tier], set[str], set[int]]:
+            tiers = self._database.dialect.tiers(connection, self._kinds)
+            return tiers, fetch_store.offered_kinds(connection), ring_store.present(connection)
 
-        self._lanes, self._offered, present = self._database.read(look)
+        self._tiers, self._offered, present = self._database.read(look)
         if present != self._ring.present:
             # A worker joined or left: divide the buckets now.
             self._on_news()
         self._looked_at = time.monotonic()
-        return list(self._lanes)
+        return list(self._tiers)
 
     def _rest(self) -> dict[str, int]:
         """The kinds whose abandoned rows must wait, and when these become due."""
@@ -342,7 +342,7 @@ class OwnersRead(Claims):
         left = dict(room.kinds)
         budget = min(TAKE_AT_MOST, room.total)
         tasks: list[Claimed] = []
-        due = [lane for lane in self._lanes if lane.kind in left and self._due.is_due(lane, now)]
+        due = [tier for tier in self._tiers if tier.kind in left and self._due.is_due(tier, now)]
         more: set[str] = set()
         offered = self._offers(left)
         groups = [*_by_priority(due), offered]
@@ -353,21 +353,21 @@ class OwnersRead(Claims):
         for equals in groups:
             # Kinds of one priority share equally; lower priorities get the rest.
             share = max(1, budget // max(1, len(equals)))
-            for lane in equals:
-                limit = min(share, left[lane.kind], budget, self._batch_of(lane.kind))
+            for tier in equals:
+                limit = min(share, left[tier.kind], budget, self._batch_of(tier.kind))
                 if limit < 1:
-                    more.add(lane.kind)
+                    more.add(tier.kind)
                     continue
                 try:
-                    taken = self._through_gate(lane, limit)
+                    taken = self._through_gate(tier, limit)
                 except Exception:
                     if tasks:
                         # Run the rows already taken. The next call meets the error again.
                         return tasks
                     raise
                 if len(taken) == limit:
-                    more.add(lane.kind)
-                left[lane.kind] -= len(taken)
+                    more.add(tier.kind)
+                left[tier.kind] -= len(taken)
                 budget -= len(taken)
                 tasks += taken
         helper = self._helper_of_others()
@@ -375,26 +375,26 @@ class OwnersRead(Claims):
             helper.fetched(all_of=left.keys() - more, some_of=more)
         return tasks
 
-    def _offers(self, kinds: Collection[str]) -> list[Lane]:
-        """A lane for each kind that had offers at the last look."""
+    def _offers(self, kinds: Collection[str]) -> list[Tier]:
+        """A tier for each kind that had offers at the last look."""
         offered, self._offered = self._offered, set()
-        return [Lane(kind, OFFERS, 0) for kind in sorted(offered & set(kinds))]
+        return [Tier(kind, OFFERS, 0) for kind in sorted(offered & set(kinds))]
 
-    def _through_gate(self, lane: Lane, limit: int) -> list[Claimed]:
-        if self._found_none_lately(lane.kind):
-            self._refused.add(lane.kind)
+    def _through_gate(self, tier: Tier, limit: int) -> list[Claimed]:
+        if self._found_none_lately(tier.kind):
+            self._refused.add(tier.kind)
             return []
-        allowed = self._gate.allow(lane.kind, limit)
+        allowed = self._gate.allow(tier.kind, limit)
         if allowed.most < 1:
-            self._refused.add(lane.kind)
+            self._refused.add(tier.kind)
             return []
-        taken = self._take_lane(lane, allowed.most)
-        self._gate.took(lane.kind, allowed, len(taken))
+        taken = self._take_tier(tier, allowed.most)
+        self._gate.took(tier.kind, allowed, len(taken))
         if allowed.is_probe:
             self._probes.update(row.id for row in taken)
             if not taken:
                 # The due row may have to run alone, or belong to another worker.
-                self._found_none[lane.kind] = time.monotonic()
+                self._found_none[tier.kind] = time.monotonic()
         return taken
 
     def _batch_of(self, kind: str) -> int:
@@ -404,29 +404,29 @@ class OwnersRead(Claims):
     def _found_none_lately(self, kind: str) -> bool:
         return time.monotonic() - self._found_none.get(kind, float("-inf")) < PROBE_AGAIN_AFTER
 
-    def _take_lane(self, lane: Lane, limit: int) -> list[Claimed]:
-        if lane.priority == OFFERS:
-            return self._rows.claim_offered(lane.kind, self._stamp(), limit=limit)
+    def _take_tier(self, tier: Tier, limit: int) -> list[Claimed]:
+        if tier.priority == OFFERS:
+            return self._rows.claim_offered(tier.kind, self._stamp(), limit=limit)
         taken: list[Claimed] = []
         for take in (self._claim_carefully, self._read, self._claim_from_strangers):
             if len(taken) < limit:
-                taken += take(lane, limit - len(taken))
+                taken += take(tier, limit - len(taken))
         if len(taken) < limit:
-            self._lanes.remove(lane)
+            self._tiers.remove(tier)
         return taken
 
-    def _claim_carefully(self, lane: Lane, limit: int) -> list[Claimed]:
+    def _claim_carefully(self, tier: Tier, limit: int) -> list[Claimed]:
         """Claim rows that were due when the last owner of their bucket died: they may be poison."""
         careful_to = self._share.careful_to
-        if lane.due_at > careful_to:
+        if tier.due_at > careful_to:
             return []
         taken: list[Claimed] = []
         for buckets in self._share.runs:
             stamp = self._stamp()
-            most = self._due.most(lane, limit - len(taken), stamp.now, buckets=buckets)
+            most = self._due.most(tier, limit - len(taken), stamp.now, buckets=buckets)
             most = most._replace(due_until=min(most.due_until, careful_to))
             if most.limit > 0:
-                taken += self._unless_held(self._rows.claim(lane, stamp, most))
+                taken += self._unless_held(self._rows.claim(tier, stamp, most))
         return taken
 
     def _unless_held(self, claimed: list[Claimed]) -> list[Claimed]:
@@ -436,49 +436,49 @@ class OwnersRead(Claims):
             self._rows.put_back(held)
         return [row for row in claimed if row not in held]
 
-    def _read(self, lane: Lane, limit: int) -> list[Claimed]:
-        return self._reader.read(lane, limit, self._share)
+    def _read(self, tier: Tier, limit: int) -> list[Claimed]:
+        return self._reader.read(tier, limit, self._share)
 
-    def _claim_from_strangers(self, lane: Lane, limit: int) -> list[Claimed]:
+    def _claim_from_strangers(self, tier: Tier, limit: int) -> list[Claimed]:
         """Claim rows of buckets whose owner does not serve their kind, and so never reads them."""
-        owners = self._ring.strangers.get(lane.kind)
+        owners = self._ring.strangers.get(tier.kind)
         if not owners:
             return []
         stamp = self._stamp()
-        most = self._due.most(lane, limit, stamp.now)
-        return self._rows.claim_foreign(lane, stamp, most, owners=owners)
+        most = self._due.most(tier, limit, stamp.now)
+        return self._rows.claim_foreign(tier, stamp, most, owners=owners)
 
     def _claim_alone(self) -> list[Claimed]:
         now = self._clock.now()
-        for lane in self._rows.lanes(self._kinds):
-            allowed = self._gate.allow(lane.kind, 1) if self._due.is_due(lane, now) else Allowed(0)
+        for tier in self._rows.tiers(self._kinds):
+            allowed = self._gate.allow(tier.kind, 1) if self._due.is_due(tier, now) else Allowed(0)
             if allowed.most:
-                taken = next(self._alone_in(lane, now), [])
-                self._gate.took(lane.kind, allowed, len(taken))
+                taken = next(self._alone_in(tier, now), [])
+                self._gate.took(tier.kind, allowed, len(taken))
                 if allowed.is_probe:
                     self._probes.update(row.id for row in taken)
                 if taken:
                     return taken
         return []
 
-    def _alone_in(self, lane: Lane, now: int) -> Iterator[list[Claimed]]:
+    def _alone_in(self, tier: Tier, now: int) -> Iterator[list[Claimed]]:
         """A row that must run alone, of our buckets or of owners that do not serve its kind."""
         most = Most(
-            1, self._due.until(lane.kind, now), range(self._due.alone_from(lane.kind), ENDLESS)
+            1, self._due.until(tier.kind, now), range(self._due.alone_from(tier.kind), ENDLESS)
         )
         for buckets in self._share.runs:
-            taken = self._rows.claim(lane, self._stamp(), most._replace(buckets=buckets))
+            taken = self._rows.claim(tier, self._stamp(), most._replace(buckets=buckets))
             if taken:
                 yield taken
-        owners = self._ring.strangers.get(lane.kind)
+        owners = self._ring.strangers.get(tier.kind)
         if owners:
-            yield self._rows.claim_foreign(lane, self._stamp(), most, owners=owners)
+            yield self._rows.claim_foreign(tier, self._stamp(), most, owners=owners)
 
     def _stamp(self) -> Stamp:
         return self._site.stamp(self._share.worker, self._lease)
 
 
-def _by_priority(lanes: list[Lane]) -> list[list[Lane]]:
-    """The lanes of each priority, highest first; in each, the oldest due time first."""
-    ordered = sorted(lanes, key=lambda lane: (-lane.priority, lane.due_at))
-    return [list(equals) for _, equals in groupby(ordered, key=lambda lane: lane.priority)]
+def _by_priority(tiers: list[Tier]) -> list[list[Tier]]:
+    """The tiers of each priority, highest first; in each, the oldest due time first."""
+    ordered = sorted(tiers, key=lambda tier: (-tier.priority, tier.due_at))
+    return [list(equals) for _, equals in groupby(ordered, key=lambda tier: tier.priority)]

@@ -17,7 +17,7 @@ import msgspec
 from sqlalchemy import Connection, delete, false, func, insert, or_, select, update
 
 from windlass.core.ring import store as ring_store
-from windlass.database.dialect.base import Dialect, Lane, Most, Stamp, force_index, stamped
+from windlass.database.dialect.base import Dialect, Most, Stamp, Tier, force_index, stamped
 from windlass.database.schema import offer, task, worker
 from windlass.value.status import Status
 from windlass.value.task import Claimed
@@ -40,13 +40,13 @@ PICKED = (
 def claim_foreign(
     connection: Connection,
     dialect: Dialect,
-    lane: Lane,
+    tier: Tier,
     *,
     stamp: Stamp,
     most: Most,
     owners: Collection[int],
 ) -> list[Claimed]:
-    """Take due rows of `lane` in buckets whose owners do not serve its kind, oldest first.
+    """Take due rows of `tier` in buckets whose owners do not serve its kind, oldest first.
 
     The buckets stay locked, so that no worker that serves the kind can acquire one.
     """
@@ -55,9 +55,9 @@ def claim_foreign(
         return []
     due = (
         select(*PICKED)
-        .where(task.c.status == Status.WAITING, task.c.kind == lane.kind)
-        .where(task.c.priority == lane.priority)
-        .where(task.c.due_at.between(lane.due_at, most.due_until))
+        .where(task.c.status == Status.WAITING, task.c.kind == tier.kind)
+        .where(task.c.priority == tier.priority)
+        .where(task.c.due_at.between(tier.due_at, most.due_until))
         .where(task.c.bucket.in_(buckets), task.c.batch.is_(None))
         .where(task.c.lost_in_a_row.between(most.lost.start, most.lost.stop - 1))
         .order_by(task.c.due_at)
@@ -127,13 +127,13 @@ def _is_read_by_owner(connection: Connection, kind: str, number: int) -> bool:
 
 def some_quarantined(
     connection: Connection,
-    lanes: Iterable[Lane],
+    tiers: Iterable[Tier],
     alone_from: Callable[[str], int],
     *,
     buckets: Iterable[range],
     now: int,
 ) -> bool:
-    """Whether a due row of `lanes` in these buckets must run alone.
+    """Whether a due row of `tiers` in these buckets must run alone.
 
     `alone_from` is, by kind, how often such a row was lost in a row.
     """
@@ -141,13 +141,13 @@ def some_quarantined(
     return any(
         connection.scalar(
             select(task.c.id)
-            .where(task.c.status == Status.WAITING, task.c.kind == lane.kind)
+            .where(task.c.status == Status.WAITING, task.c.kind == tier.kind)
             # Starts at the first due row: the index may still have ended rows before it.
-            .where(task.c.priority == lane.priority, task.c.due_at.between(lane.due_at, now))
-            .where(task.c.lost_in_a_row >= alone_from(lane.kind), or_(false(), *ours))
+            .where(task.c.priority == tier.priority, task.c.due_at.between(tier.due_at, now))
+            .where(task.c.lost_in_a_row >= alone_from(tier.kind), or_(false(), *ours))
             .limit(1)
         )
-        for lane in lanes
+        for tier in tiers
     )
 
 
@@ -164,18 +164,18 @@ class Made(NamedTuple):
 def make_offers(
     connection: Connection,
     dialect: Dialect,
-    lane: Lane,
+    tier: Tier,
     most: Most,
     *,
     unless: Collection[int],
     spare: int = 0,
     count: int = 1_000,
 ) -> Made:
-    """Offer up to `count` due rows of `lane` in the worker's buckets.
+    """Offer up to `count` due rows of `tier` in the worker's buckets.
 
     Skips the rows in `unless`, and the first `spare` of the others.
     """
-    due = dialect.read_ids(connection, lane, most)
+    due = dialect.read_ids(connection, tier, most)
     free = [number for number in due if number not in unless]
     ids, spared = free[spare : spare + count], min(spare, len(free))
     if not ids:

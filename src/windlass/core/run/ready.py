@@ -362,39 +362,39 @@ def late(run: Run) -> TimeoutError:
 
 
 # Negated priority; whether the kind has no rate (a rate's moments pass, so those go first); kind.
-Lane = tuple[int, bool, str]
+Rank = tuple[int, bool, str]
 
 
 class ReadyQueue:
     """Queued runs of the async or of the sync kinds, highest priority first."""
 
     def __init__(self) -> None:
-        self.queues: dict[Lane, deque[Run]] = {}
-        self.order: list[Lane] = []
+        self.queues: dict[Rank, deque[Run]] = {}
+        self.order: list[Rank] = []
         self.queued = 0
 
     def put(self, run: Run) -> None:
-        lane = (-run.task.priority, not run.load.is_rated, run.kind.name)
-        queue = self.queues.get(lane)
+        rank = (-run.task.priority, not run.load.is_rated, run.kind.name)
+        queue = self.queues.get(rank)
         if queue is None:
-            queue = self.queues[lane] = deque()
-            insort(self.order, lane, key=lambda each: each[:2])
+            queue = self.queues[rank] = deque()
+            insort(self.order, rank, key=lambda each: each[:2])
         queue.append(run)
         self.queued += 1
 
     def take(self) -> Run | None:
         """The first run whose kind may start one more."""
-        for index, lane in enumerate(self.order):
-            queue = self.queues[lane]
+        for index, rank in enumerate(self.order):
+            queue = self.queues[rank]
             load = queue[0].load
             if load.running >= load.limit or not load.is_open or load.is_tripped:
                 continue
-            if load.budget is not None and not load.budget.take(load.holder, lane[2], load.limit):
+            if load.budget is not None and not load.budget.take(load.holder, rank[2], load.limit):
                 continue
             run = queue.popleft()
             self.queued -= 1
             if not queue:
-                del self.queues[lane]
+                del self.queues[rank]
                 del self.order[index]
             elif len(self.order) > 1:
                 self._rotate(index)
@@ -402,25 +402,25 @@ class ReadyQueue:
         return None
 
     def _rotate(self, index: int) -> None:
-        """Move the lane behind the other lanes of its rank."""
-        lane = self.order.pop(index)
-        while index < len(self.order) and self.order[index][:2] == lane[:2]:
+        """Move the rank behind its equals, so that kinds take turns."""
+        rank = self.order.pop(index)
+        while index < len(self.order) and self.order[index][:2] == rank[:2]:
             index += 1
-        self.order.insert(index, lane)
+        self.order.insert(index, rank)
 
     def drop(self, is_meant: Callable[[Run], bool]) -> list[Run]:
         """Remove and return all runs that are meant."""
         dropped: list[Run] = []
-        for lane, queue in list(self.queues.items()):
+        for rank, queue in list(self.queues.items()):
             gone = [run for run in queue if is_meant(run)]
             if not gone:
                 continue
             dropped += gone
             if len(gone) == len(queue):
-                del self.queues[lane]
-                self.order.remove(lane)
+                del self.queues[rank]
+                self.order.remove(rank)
             else:
-                self.queues[lane] = deque(run for run in queue if not is_meant(run))
+                self.queues[rank] = deque(run for run in queue if not is_meant(run))
         self.queued -= len(dropped)
         return dropped
 
@@ -437,8 +437,8 @@ class Queues:
 
     def __iter__(self) -> Iterator[Run]:
         for ready in (self.asyncs, self.syncs):
-            for lane in ready.order:
-                yield from ready.queues[lane]
+            for rank in ready.order:
+                yield from ready.queues[rank]
 
     def put(self, run: Run) -> None:
         run.load.queued += 1

@@ -7,12 +7,12 @@ from typing import Generic, TypeVar
 from sqlalchemy import URL, Connection
 
 from windlass.database.column import server_of
-from windlass.database.dialect.base import Dialect, Lane
+from windlass.database.dialect.base import Dialect, Tier
 from windlass.database.dialect.mysql import MySQL
 from windlass.database.dialect.postgresql import PostgreSQL
 from windlass.database.dialect.sqlite import SQLite
 
-__all__ = ["Dialect", "Lane", "PerDialect", "dialect_of"]
+__all__ = ["Dialect", "PerDialect", "Tier", "dialect_of"]
 
 T = TypeVar("T")
 

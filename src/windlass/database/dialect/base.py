@@ -53,7 +53,7 @@ def document(rows: object) -> str:
     return encode(rows).decode()
 
 
-class Lane(NamedTuple):
+class Tier(NamedTuple):
     """The waiting rows of one kind and priority, and when the first of them is due."""
 
     kind: str
@@ -416,20 +416,20 @@ class Dialect(ABC):
     # Due rows: find, read, claim, rescue
 
     @abstractmethod
-    def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:
-        """An estimate of how many rows of `lane` are due by `until`."""
+    def estimate_due(self, connection: Connection, tier: Tier, *, until: int) -> int:
+        """An estimate of how many rows of `tier` are due by `until`."""
 
     @abstractmethod
-    def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
-        """Every lane of these kinds that has waiting rows."""
+    def tiers(self, connection: Connection, kinds: Collection[str]) -> list[Tier]:
+        """Every tier of these kinds that has waiting rows."""
 
-    def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
-        """The COLUMNS of unclaimed due rows of `lane`, from its `due_at` on."""
-        return list(connection.execute(self._read, wanted(lane, most)).fetchall())
+    def read(self, connection: Connection, tier: Tier, most: Most) -> list[Sequence[Any]]:
+        """The COLUMNS of unclaimed due rows of `tier`, from its `due_at` on."""
+        return list(connection.execute(self._read, wanted(tier, most)).fetchall())
 
-    def read_ids(self, connection: Connection, lane: Lane, most: Most) -> list[int]:
+    def read_ids(self, connection: Connection, tier: Tier, most: Most) -> list[int]:
         """The ids of the rows that `read` would return."""
-        return list(connection.scalars(self._read_ids, wanted(lane, most)))
+        return list(connection.scalars(self._read_ids, wanted(tier, most)))
 
     def give_up(self, connection: Connection, ids: Collection[int]) -> None:
         """Offer the unclaimed ones of the rows to all workers."""
@@ -440,11 +440,11 @@ class Dialect(ABC):
         """Delete the offers of these rows."""
         connection.execute(delete(offer).where(offer.c.task_id.in_(ids)))
 
-    def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
-        """Claim unclaimed due rows of `lane`, from its `due_at` on."""
+    def claim(self, connection: Connection, tier: Tier, stamp: Stamp, most: Most) -> list[Claimed]:
+        """Claim unclaimed due rows of `tier`, from its `due_at` on."""
         if not self.alive(connection, stamp.worker):
             return []
-        rows = connection.execute(self._pick, wanted(lane, most)).fetchall()
+        rows = connection.execute(self._pick, wanted(tier, most)).fetchall()
         if rows:
             self.stamp(connection, [row[0] for row in rows], stamp)
         return [stamped(row, stamp) for row in rows]
@@ -558,12 +558,12 @@ def original(problem: Exception) -> BaseException:
     return problem
 
 
-def wanted(lane: Lane, most: Most) -> dict[str, Any]:
+def wanted(tier: Tier, most: Most) -> dict[str, Any]:
     """The parameters of FREE_AND_DUE."""
     return {
-        "kind": lane.kind,
-        "priority": lane.priority,
-        "due_from": lane.due_at,
+        "kind": tier.kind,
+        "priority": tier.priority,
+        "due_from": tier.due_at,
         "due_until": most.due_until,
         "limit": most.limit,
         "lost_from": most.lost.start,

@@ -21,9 +21,9 @@ from windlass.database.dialect import statement as sql
 from windlass.database.dialect.base import (
     Dialect,
     Executor,
-    Lane,
     Login,
     Most,
+    Tier,
     document,
     original,
     tuples,
@@ -73,7 +73,7 @@ OFFER = text(f"update {BY_ID} set t.batch = 0 where t.status = 0 and t.batch is 
 REMOVE_OFFERS = text("delete t from " + BY_ID_OF.format(table="windlass_offer", id="task_id"))
 GOING = text(f"select t.id from {BY_ID} where t.prune_at = {GOES}")
 LOWEST = -32_769
-FIRST_LANE = """(
+FIRST_TIER = """(
     select kind, priority, due_at from windlass_task force index (windlass_task_due)
     where status = 0 and kind = :kind_{index} and priority > :priority_{index}
       and due_at is not null
@@ -241,35 +241,35 @@ class MySQL(Dialect):
         parameters = {f"text_{index}": value for index, value in enumerate(texts)}
         return f"in ({', '.join(f':{name}' for name in parameters)})", parameters
 
-    def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:
-        asked = {"kind": lane.kind, "priority": lane.priority, "until": until}
+    def estimate_due(self, connection: Connection, tier: Tier, *, until: int) -> int:
+        asked = {"kind": tier.kind, "priority": tier.priority, "until": until}
         plan = connection.execute(ESTIMATE_DUE, asked).mappings().one()
         # MariaDB may add what a filter leaves: "3 (0%)".
         return int(str(plan["rows"] or 0).split()[0])
 
-    def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
+    def tiers(self, connection: Connection, kinds: Collection[str]) -> list[Tier]:
         # Priority by priority: the optimiser makes a range only of known values. Otherwise it
         # would read all rows of a kind to find that there is no other priority.
-        lanes: list[Lane] = []
+        tiers: list[Tier] = []
         after = dict.fromkeys(kinds, LOWEST)
         while after:
-            found = self._first_lanes(connection, after)
-            lanes += found
-            after = {lane.kind: lane.priority for lane in found}
-        return lanes
+            found = self._first_tiers(connection, after)
+            tiers += found
+            after = {tier.kind: tier.priority for tier in found}
+        return tiers
 
-    def _first_lanes(self, connection: Connection, after: Mapping[str, int]) -> list[Lane]:
+    def _first_tiers(self, connection: Connection, after: Mapping[str, int]) -> list[Tier]:
         parts: list[str] = []
         values: dict[str, object] = {}
         for index, (kind, priority) in enumerate(after.items()):
-            parts.append(FIRST_LANE.format(index=index))
+            parts.append(FIRST_TIER.format(index=index))
             values |= {f"kind_{index}": kind, f"priority_{index}": priority}
         rows = connection.execute(text(" union all ".join(parts)), values)
-        return [Lane(*row) for row in rows.fetchall()]
+        return [Tier(*row) for row in rows.fetchall()]
 
-    def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
+    def read(self, connection: Connection, tier: Tier, most: Most) -> list[Sequence[Any]]:
         # One JSON column: decoding separate columns takes the driver longer than all the rest.
-        rows = tuples(connection.execute(READ, wanted(lane, most)))
+        rows = tuples(connection.execute(READ, wanted(tier, most)))
         return list(ROWS.decode("[" + ",".join([row[0] for row in rows]) + "]"))
 
     def give_up(self, connection: Connection, ids: Collection[int]) -> None:

@@ -23,10 +23,10 @@ from windlass.database.dialect.base import (
     BLOCK,
     Dialect,
     Executor,
-    Lane,
     Login,
     Most,
     Stamp,
+    Tier,
     document,
     original,
     stamped,
@@ -240,7 +240,7 @@ class PostgreSQL(Dialect):
         trace = f"trace as ({self._remember.text}), "
         self._remove_and_remember = self._as_taken(REMOVE, remember=trace)
         kinds = "(select unnest(cast(:kinds as text[])) as kind)"
-        self._lanes = text(sql.LANES.format(hint="", kinds=kinds))
+        self._tiers = text(sql.TIERS.format(hint="", kinds=kinds))
         among = "= " + listed("select unnest(cast(:kinds as text[]))")
         self._abandoned = text(sql.ABANDONED.format(hint="", kinds=among, lock=self.lock))
 
@@ -405,28 +405,28 @@ class PostgreSQL(Dialect):
     def texts(self, texts: Iterable[str]) -> tuple[str, dict[str, Any]]:
         return "= any(cast(:texts as text[]))", {"texts": list(texts)}
 
-    def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:
-        asked = {"kind": lane.kind, "priority": lane.priority, "until": until}
+    def estimate_due(self, connection: Connection, tier: Tier, *, until: int) -> int:
+        asked = {"kind": tier.kind, "priority": tier.priority, "until": until}
         plan = connection.execute(ESTIMATE_DUE, asked).scalar_one()
         found = plan if isinstance(plan, list) else msgspec.json.decode(plan)
         return int(found[0]["Plan"]["Plan Rows"])
 
-    def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
-        rows = connection.execute(self._lanes, {"kinds": list(kinds)})
-        return [Lane(*row) for row in rows.fetchall()]
+    def tiers(self, connection: Connection, kinds: Collection[str]) -> list[Tier]:
+        rows = connection.execute(self._tiers, {"kinds": list(kinds)})
+        return [Tier(*row) for row in rows.fetchall()]
 
     def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
         return {row[0] for row in connection.execute(FREE, {"ids": array(sorted(ids))}).fetchall()}
 
-    def read(self, connection: Connection, lane: Lane, most: Most) -> list[Sequence[Any]]:
-        return tuples(connection.execute(self._read, wanted(lane, most)))
+    def read(self, connection: Connection, tier: Tier, most: Most) -> list[Sequence[Any]]:
+        return tuples(connection.execute(self._read, wanted(tier, most)))
 
-    def read_ids(self, connection: Connection, lane: Lane, most: Most) -> list[int]:
-        rows = tuples(connection.execute(self._read_ids, wanted(lane, most)))
+    def read_ids(self, connection: Connection, tier: Tier, most: Most) -> list[int]:
+        rows = tuples(connection.execute(self._read_ids, wanted(tier, most)))
         return [row[0] for row in rows]
 
-    def claim(self, connection: Connection, lane: Lane, stamp: Stamp, most: Most) -> list[Claimed]:
-        rows = connection.execute(CLAIM, {**stamp._asdict(), **wanted(lane, most)})
+    def claim(self, connection: Connection, tier: Tier, stamp: Stamp, most: Most) -> list[Claimed]:
+        rows = connection.execute(CLAIM, {**stamp._asdict(), **wanted(tier, most)})
         return [stamped(row, stamp) for row in rows.fetchall()]
 
     def abandoned(

@@ -15,7 +15,7 @@ from sqlalchemy.pool import QueuePool
 
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
-from windlass.database.dialect.base import Dialect, Executor, Lane, document, original, visited_rows
+from windlass.database.dialect.base import Dialect, Executor, Tier, document, original, visited_rows
 from windlass.database.dialect.hazard import hazards
 from windlass.errors import BadDatabase
 from windlass.fork import watch_forks
@@ -130,8 +130,8 @@ class SQLite(Dialect):
         # Threads of this process wait here and are woken at once. SQLite itself would sleep and
         # try again.
         self.turn = self._turn = Turn()
-        self._lanes = text(
-            sql.LANES.format(hint=self.hint, kinds="(select value as kind from json_each(:kinds))")
+        self._tiers = text(
+            sql.TIERS.format(hint=self.hint, kinds="(select value as kind from json_each(:kinds))")
         )
 
     def engine_options(self, url: URL, bounds: Bounds) -> dict[str, Any]:
@@ -236,13 +236,13 @@ class SQLite(Dialect):
     ) -> None:
         connection.execute(insert(table).on_conflict_do_nothing(), list(rows))
 
-    def estimate_due(self, connection: Connection, lane: Lane, *, until: int) -> int:
-        asked = {"kind": lane.kind, "priority": lane.priority, "until": until}
+    def estimate_due(self, connection: Connection, tier: Tier, *, until: int) -> int:
+        asked = {"kind": tier.kind, "priority": tier.priority, "until": until}
         return int(connection.execute(COUNT_DUE, asked | {"limit": COUNTED_AT_MOST}).scalar_one())
 
-    def lanes(self, connection: Connection, kinds: Collection[str]) -> list[Lane]:
-        rows = connection.execute(self._lanes, {"kinds": document(list(kinds))})
-        return [Lane(*row) for row in rows.fetchall()]
+    def tiers(self, connection: Connection, kinds: Collection[str]) -> list[Tier]:
+        rows = connection.execute(self._tiers, {"kinds": document(list(kinds))})
+        return [Tier(*row) for row in rows.fetchall()]
 
     def free(self, connection: Connection, ids: Collection[int]) -> set[int]:
         return set(ids)

@@ -17,28 +17,28 @@ COLUMNS = (
     "id, kind, task_key, priority, due_at, payload, attempt, lost, started_at, bucket, flow_id"
 )
 
-LANES = """
-with recursive lane (kind, priority) as (
+TIERS = """
+with recursive tier (kind, priority) as (
     select k.kind, (
         select t.priority from windlass_task t {hint}
         where t.status = 0 and t.kind = k.kind and t.due_at is not null
         order by t.priority limit 1
     ) from {kinds} k
     union all
-    select lane.kind, (
+    select tier.kind, (
         select t.priority from windlass_task t {hint}
-        where t.status = 0 and t.kind = lane.kind and t.priority > lane.priority
+        where t.status = 0 and t.kind = tier.kind and t.priority > tier.priority
           and t.due_at is not null
         order by t.priority limit 1
-    ) from lane where lane.priority is not null
+    ) from tier where tier.priority is not null
 )
 select kind, priority, (
     select t.due_at from windlass_task t {hint}
-    where t.status = 0 and t.kind = lane.kind and t.priority = lane.priority
+    where t.status = 0 and t.kind = tier.kind and t.priority = tier.priority
       and t.due_at is not null
     order by t.due_at limit 1
 ) as due_at
-from lane where priority is not null
+from tier where priority is not null
 """
 
 ALIVE = "select id from windlass_worker where id = :worker and left_at is null"

@@ -165,8 +165,8 @@ def _careful(
     """The buckets in which something may wait from before their owner died, and when it did."""
     if not any(found.careful_to for found in buckets.values()):
         return {}
-    lanes = dialect.lanes(connection, cron.kinds_waiting(connection))
-    oldest = min((lane.due_at for lane in lanes), default=None)
+    tiers = dialect.tiers(connection, cron.kinds_waiting(connection))
+    oldest = min((tier.due_at for tier in tiers), default=None)
     return {
         number: found.careful_to
         for number, found in buckets.items()

@@ -22,7 +22,7 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
-from windlass.database.dialect.base import Dialect, Lane
+from windlass.database.dialect.base import Dialect, Tier
 from windlass.rolling.model import Bar, Freshness, Histogram, RollingView
 from windlass.rolling.store import freshness as store
 from windlass.rolling.store.freshness import SAMPLED, Sample
@@ -150,15 +150,15 @@ def facts_of(
 ) -> FreshnessFacts:
     """What one database says about the items of a kind, by reads of `most` rows at most."""
     period, until = _period(kind), kind.due_until(now)
-    lanes = dialect.lanes(connection, [kind.name])
-    sample = store.sample(connection, lanes, until=until, late_before=now - period.every, most=most)
+    tiers = dialect.tiers(connection, [kind.name])
+    sample = store.sample(connection, tiers, until=until, late_before=now - period.every, most=most)
     total = store.total(connection, kind.name, most=most)
     due = sample.due
     if due == sample.looked_at and total > most:
         # Where most items are due, as after an import, the others can be counted.
-        rest = store.not_due(connection, lanes, kind.name, until=until, most=most)
+        rest = store.not_due(connection, tiers, kind.name, until=until, most=most)
         if rest is None:
-            estimates = (dialect.estimate_due(connection, lane, until=until) for lane in lanes)
+            estimates = (dialect.estimate_due(connection, tier, until=until) for tier in tiers)
             rest = total - sum(estimates)
         due = min(max(total - rest, due), total)
     serving = [
@@ -316,8 +316,8 @@ def _ages(shard: Shard, kind: Kind, every: int) -> Ages:
         moments = None if total > MANY else store.last_visits(connection, kind.name, most=MANY)
         if moments is not None:
             return _counted(moments, every, now)
-        lanes = shard.database.dialect.lanes(connection, [kind.name])
-        return _estimated(connection, lanes, every, total, now)
+        tiers = shard.database.dialect.tiers(connection, [kind.name])
+        return _estimated(connection, tiers, every, total, now)
 
     return shard.database.read(read)
 
@@ -332,16 +332,16 @@ def _counted(moments: Sequence[int | None], every: int, now: int) -> Ages:
 
 
 def _estimated(
-    connection: Connection, lanes: Sequence[Lane], every: int, total: int, now: int
+    connection: Connection, tiers: Sequence[Tier], every: int, total: int, now: int
 ) -> Ages:
     """By due times: an item due in a tenth of the period was visited nine tenths of it ago."""
     bars = BARS + LATE_BARS
     borders = [now + every - index * every // BARS for index in range(bars)]
     items = [0.0] * bars
-    for lane in lanes:
+    for tier in tiers:
         # Items older than all borders are in the last bar.
-        moments = [min(lane.due_at, borders[-1]) - 1, *reversed(borders)]
-        found = store.crowds(connection, lane, moments)
+        moments = [min(tier.due_at, borders[-1]) - 1, *reversed(borders)]
+        found = store.crowds(connection, tier, moments)
         items = [known + more for known, more in zip(items, reversed(found), strict=True)]
     # Scaled, so that the bars together have all items.
     times = total / max(1.0, sum(items))

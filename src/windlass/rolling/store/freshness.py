@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
 
-from windlass.database.dialect.base import Lane, force_index
+from windlass.database.dialect.base import Tier, force_index
 from windlass.database.schema import tally, task
 from windlass.rolling.store.item import STAYS
 from windlass.value.status import Status
@@ -46,7 +46,7 @@ class Sample:
 
 def sample(
     connection: Connection,
-    lanes: Sequence[Lane],
+    tiers: Sequence[Tier],
     *,
     until: int,
     late_before: int,
@@ -54,16 +54,16 @@ def sample(
 ) -> Sample:
     """Read the first items: due by `until`, and late if last seen before `late_before`."""
     found = Sample()
-    for lane in lanes:
+    for tier in tiers:
         few = (
             select(
                 task.c.due_at,
                 task.c.finished_at,
                 func.coalesce(task.c.finished_at, task.c.created_at).label("seen_at"),
             )
-            .where(_is_waiting(lane), task.c.due_at.is_not(None))
+            .where(_is_waiting(tier), task.c.due_at.is_not(None))
             .order_by(task.c.due_at)
-            .limit(max(1, most // len(lanes)))
+            .limit(max(1, most // len(tiers)))
         )
         first = _by_due(few).subquery()
         row = connection.execute(
@@ -99,10 +99,10 @@ def last_visits(connection: Connection, kind: str, *, most: int) -> Sequence[int
 
 
 def not_due(
-    connection: Connection, lanes: Sequence[Lane], kind: str, *, until: int, most: int = SAMPLED
+    connection: Connection, tiers: Sequence[Tier], kind: str, *, until: int, most: int = SAMPLED
 ) -> int | None:
     """How many items are running, or due after `until`; None if more than `most` are."""
-    waiting = [and_(_is_waiting(lane), task.c.due_at > until) for lane in lanes]
+    waiting = [and_(_is_waiting(tier), task.c.due_at > until) for tier in tiers]
     running = and_(task.c.status == Status.RUNNING, task.c.kind == kind, task.c.due_at > 0)
     count = 0
     for group in (*waiting, running):
@@ -113,21 +113,21 @@ def not_due(
     return count
 
 
-def crowds(connection: Connection, lane: Lane, moments: Sequence[int]) -> list[float]:
+def crowds(connection: Connection, tier: Tier, moments: Sequence[int]) -> list[float]:
     """About how many items are due between each two moments, by reading some of them."""
     return [
-        _crowd(connection, lane, begin, end) if end >= lane.due_at else 0.0
+        _crowd(connection, tier, begin, end) if end >= tier.due_at else 0.0
         for begin, end in pairwise(moments)
     ]
 
 
-def _crowd(connection: Connection, lane: Lane, begin: int, end: int) -> float:
+def _crowd(connection: Connection, tier: Tier, begin: int, end: int) -> float:
     borders = [begin + (end - begin) * index // PROBES for index in range(PROBES + 1)]
     found: list[float] = []
     for since, until in pairwise(borders):
         few = (
             select(task.c.due_at)
-            .where(_is_waiting(lane), task.c.due_at > since, task.c.due_at <= until)
+            .where(_is_waiting(tier), task.c.due_at > since, task.c.due_at <= until)
             .order_by(task.c.due_at)
             .limit(PROBED)
         )
@@ -141,11 +141,11 @@ def _crowd(connection: Connection, lane: Lane, begin: int, end: int) -> float:
     return sum(min(each, most) for each in found)
 
 
-def _is_waiting(lane: Lane) -> ColumnElement[bool]:
+def _is_waiting(tier: Tier) -> ColumnElement[bool]:
     return and_(
         task.c.status == Status.WAITING,
-        task.c.kind == lane.kind,
-        task.c.priority == lane.priority,
+        task.c.kind == tier.kind,
+        task.c.priority == tier.priority,
     )
 
 

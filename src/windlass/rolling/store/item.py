@@ -120,7 +120,7 @@ def hurry(
 
 def front(connection: Connection, dialect: Dialect, kind: str, *, until: int) -> int:
     """A due time before that of every waiting item, and not after `until`."""
-    first = [lane.due_at for lane in dialect.lanes(connection, [kind])]
+    first = [tier.due_at for tier in dialect.tiers(connection, [kind])]
     return min([until, *(due_at - 1 for due_at in first)])
 
 

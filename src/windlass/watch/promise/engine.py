@@ -21,7 +21,7 @@ from windlass.core.shard.store import shard as shard_store
 from windlass.core.task.kind import CRON_KEY, Kind
 from windlass.core.task.store import task
 from windlass.database.connection import Connection
-from windlass.database.dialect.base import Dialect, Lane
+from windlass.database.dialect.base import Dialect, Tier
 from windlass.flow.store import page as flows
 from windlass.rolling.operate import freshness
 from windlass.rolling.operate.freshness import FreshnessFacts
@@ -245,9 +245,9 @@ class PromiseReader:
         )
 
     def _task(self, kind: Kind) -> BacklogFacts:
-        lanes = [lane for lane in self._lanes if lane.kind == kind.name]
-        due_lanes = [lane for lane in lanes if lane.due_at <= self.now]
-        since = min((lane.due_at for lane in due_lanes), default=None)
+        tiers = [tier for tier in self._tiers if tier.kind == kind.name]
+        due_tiers = [tier for tier in tiers if tier.due_at <= self.now]
+        since = min((tier.due_at for tier in due_tiers), default=None)
         begun = [
             found
             for found in (
@@ -257,20 +257,20 @@ class PromiseReader:
             if found is not None
         ]
         oldest, number = min([*begun, *([] if since is None else [(since, 0)])], default=(None, 0))
-        later = [lane.due_at for lane in lanes if lane.due_at > self.now]
+        later = [tier.due_at for tier in tiers if tier.due_at > self.now]
         return BacklogFacts(
             pace=self.pace(kind, pressed_since=since),
-            due=sum(self._due(lane) for lane in due_lanes),
+            due=sum(self._due(tier) for tier in due_tiers),
             since=oldest,
             next_at=min(later, default=None),
             number=number or None,
         )
 
-    def _due(self, lane: Lane) -> int:
-        counted = store.due_count(self.connection, lane, until=self.now)
+    def _due(self, tier: Tier) -> int:
+        counted = store.due_count(self.connection, tier, until=self.now)
         if counted <= store.COUNTED:
             return counted
-        estimate = self.dialect.estimate_due(self.connection, lane, until=self.now)
+        estimate = self.dialect.estimate_due(self.connection, tier, until=self.now)
         return max(counted, estimate)
 
     def _switch(self, kind: Kind) -> Switch:
@@ -301,11 +301,11 @@ class PromiseReader:
         return limit_store.switches(self.connection)
 
     @cached_property
-    def _lanes(self) -> list[Lane]:
+    def _tiers(self) -> list[Tier]:
         names = [
             name for name, kind in self.kinds.items() if kind.within is not None and kind.has_rows
         ]
-        return self.dialect.lanes(self.connection, names) if names else []
+        return self.dialect.tiers(self.connection, names) if names else []
 
 
 def _speed(work: Mapping[int, Work], *, since: int, now: int) -> tuple[float, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, func, select
 
 from windlass.core.finish.store import Work
-from windlass.database.dialect.base import Lane, force_index
+from windlass.database.dialect.base import Tier, force_index
 from windlass.database.schema import failure, stat, task
 from windlass.value.status import Status
 
@@ -29,12 +29,12 @@ def recent_work(connection: Connection, *, since: int) -> dict[str, dict[int, Wo
     return found
 
 
-def due_count(connection: Connection, lane: Lane, *, until: int) -> int:
-    """How many rows of a lane are due by `until`, counted up to COUNTED + 1."""
+def due_count(connection: Connection, tier: Tier, *, until: int) -> int:
+    """How many rows of a tier are due by `until`, counted up to COUNTED + 1."""
     few = (
         select(task.c.due_at)
-        .where(task.c.status == Status.WAITING, task.c.kind == lane.kind)
-        .where(task.c.priority == lane.priority, task.c.due_at <= until)
+        .where(task.c.status == Status.WAITING, task.c.kind == tier.kind)
+        .where(task.c.priority == tier.priority, task.c.due_at <= until)
         .order_by(task.c.due_at)
         .limit(COUNTED + 1)
     )

@@ -95,9 +95,9 @@ def oldest_due(
 ) -> dict[str, int]:
     """The kinds with waiting rows that are due by `until`, and when the oldest became due."""
     found: dict[str, int] = {}
-    for lane in dialect.lanes(connection, list(until)):
-        if lane.due_at <= until[lane.kind]:
-            found[lane.kind] = min(lane.due_at, found.get(lane.kind, lane.due_at))
+    for tier in dialect.tiers(connection, list(until)):
+        if tier.due_at <= until[tier.kind]:
+            found[tier.kind] = min(tier.due_at, found.get(tier.kind, tier.due_at))
     return found
 
 

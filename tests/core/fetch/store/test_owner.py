@@ -10,7 +10,7 @@ from sqlalchemy import insert
 from windlass import App
 from windlass.clock import SECOND
 from windlass.core.fetch.claim import Rows
-from windlass.database.dialect.base import Lane, Most, Stamp
+from windlass.database.dialect.base import Most, Stamp, Tier
 from windlass.database.schema import task
 from windlass.value.bucket import BUCKETS
 
@@ -28,8 +28,8 @@ def database(database_url):
 
 
 def read(database, kind):
-    lane = Lane(kind, 0, 0)
-    return Rows(database).read(lane, Stamp(None, 7, NOW, NOW), MOST)
+    tier = Tier(kind, 0, 0)
+    return Rows(database).read(tier, Stamp(None, 7, NOW, NOW), MOST)
 
 
 def write(database, kind, rows):

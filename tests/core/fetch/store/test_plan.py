@@ -60,8 +60,8 @@ def act(function: Callable[[Hand], object]) -> Callable[[Hand], object]:
 
 
 @act
-def lanes(hand: Hand) -> object:
-    return Rows(hand.database).lanes(hand.app.registry.kinds)
+def tiers(hand: Hand) -> object:
+    return Rows(hand.database).tiers(hand.app.registry.kinds)
 
 
 @act

@@ -314,21 +314,21 @@ def _backlogs(
 ) -> dict[str, Backlog]:
     # One count for each priority; otherwise the index in due order cannot be used.
     kinds = list(until)
-    lanes = [each for each in dialect.lanes(connection, kinds) if each.due_at <= until[each.kind]]
+    tiers = [each for each in dialect.tiers(connection, kinds) if each.due_at <= until[each.kind]]
     waiting = and_(task.c.status == Status.WAITING, task.c.due_at.is_not(None))
     due = [
         select(
             literal_column(str(place)),
             _count(
-                lane.kind,
-                and_(waiting, task.c.priority == lane.priority, task.c.due_at <= until[lane.kind]),
+                tier.kind,
+                and_(waiting, task.c.priority == tier.priority, task.c.due_at <= until[tier.kind]),
             ),
         )
-        for place, lane in enumerate(lanes)
+        for place, tier in enumerate(tiers)
     ]
     found: dict[str, Backlog] = {}
     for place, count in connection.execute(union_all(*due)) if due else ():
-        kind, _, oldest = lanes[place]
+        kind, _, oldest = tiers[place]
         before = found.get(kind, Backlog(0, oldest))
         total = min(before.due + count, COUNTED_EXACTLY + 1)
         found[kind] = Backlog(total, min(before.oldest_at, oldest))
