@@ -69,17 +69,20 @@ class Forked(subprocess.Popen[Any]):
         return self.returncode
 
 
-def run_forked(command: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
-    """What `subprocess.run` does to its end, and to a good end, with such a process."""
+def run_forked(
+    command: Sequence[str], *, check: bool = True, timeout: float = 60.0, **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """`subprocess.run` with such a process: what it wrote, and how it ended."""
     pipe = subprocess.PIPE
     with Forked(command, stdout=pipe, stderr=pipe, text=True, **options) as process:
         try:
-            out, err = process.communicate(timeout=60)
+            out, err = process.communicate(timeout=timeout)
         except BaseException:
             process.kill()
             raise
     done = subprocess.CompletedProcess(command, process.returncode, out, err)
-    done.check_returncode()
+    if check:
+        done.check_returncode()
     return done
 
 
