@@ -8,7 +8,7 @@ does for what is not about SQL. Servers start on first use and end with the run.
 import gc
 import os
 import signal
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
@@ -76,17 +76,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    chosen = chosen_engines(metafunc.config)
+    config = metafunc.config
+    chosen = chosen_engines(config)
     if "database_engine" in metafunc.fixturenames:
-        metafunc.parametrize("database_engine", by_turns(chosen, often_on(metafunc.definition)))
+        often = often_on(metafunc.definition)
+        metafunc.parametrize("database_engine", by_turns(chosen, often, config))
     if "server_engine" in metafunc.fixturenames:
         servers = [engine for engine in chosen if engine in SERVERS]
         often = servers_often(metafunc.definition)
-        metafunc.parametrize("server_engine", by_turns(servers, often))
+        metafunc.parametrize("server_engine", by_turns(servers, often, config))
 
 
-def by_turns(engines: Collection[str], often: Collection[str]) -> list[Any]:
-    """The engines as parameters; a test is a slow one on those that are not meant `often`."""
+def by_turns(engines: Collection[str], often: Collection[str], config: pytest.Config) -> list[Any]:
+    """The engines as parameters; a test is a slow one on those that are not meant `often`.
+
+    Thousands of slow ones are not made at all where they would be left out.
+    """
+    now = [each for each in engines if each in often]
+    if now and config.option.markexpr == "not slow":
+        return now
     slow = pytest.mark.slow
     return [each if each in often else pytest.param(each, marks=slow) for each in engines]
 
@@ -135,11 +143,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: "fault" not in item.path.relative_to(ROOT).parts)
 
 
-def pytest_collection_finish() -> None:
-    """What is there now stays: look for garbage among what tests make, and less often."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is there then stays: look for garbage among what tests make, and less often."""
+    gc.disable()
+    result = yield
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
+    gc.enable()
+    return result
+
+
+def pytest_sessionfinish() -> None:
+    """What is there now was looked at: pytest would do so five times more."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
