@@ -37,15 +37,15 @@ POOLS = pytest.StashKey[Pools]()
 ALIKE = ("mariadb", "mysql")
 TURNS = tuple(("sqlite", server) for server in SERVERS)
 ALONE = [("sqlite",)] * len(TURNS)
-ALL, HALF, THIRD = TURNS, (*TURNS, *ALONE), (*TURNS, *ALONE, *ALONE)
+ALL, HALF, QUARTER = TURNS, (*TURNS, *ALONE), (*TURNS, *ALONE * 3)
 # By turns: on which databases the tests below a folder run often. The innermost folder decides;
 # tests of other folders run on all databases.
 OFTEN_ON = {
     "store": (ENGINES,),
-    **dict.fromkeys(("fault", "story"), ALL),
+    **dict.fromkeys(("fault", "story", "migration", "testing"), ALL),
     "ledger": HALF,
-    **dict.fromkeys(("core", "operate", "watch", "cli", "web"), THIRD),
-    **dict.fromkeys(("rolling", "control", "sweep", "flow", "external"), THIRD),
+    **dict.fromkeys(("core", "operate", "watch", "cli", "web"), QUARTER),
+    **dict.fromkeys(("rolling", "control", "sweep", "flow", "external"), QUARTER),
 }
 
 # How long an example takes is the machine's affair.
@@ -102,7 +102,7 @@ def by_turns(engines: Collection[str], often: Collection[str], config: pytest.Co
 def often_on(test: pytest.Item) -> Collection[str]:
     """The databases on which a test is not a slow one.
 
-    What is about the engine and not about its SQL runs on SQLite, and all, half or a third of it
+    What is about the engine and not about its SQL runs on SQLite, and all, half or a quarter of it
     on one of the servers, by turns. The slow run has all of it on all of them.
     """
     if test.get_closest_marker("everywhere"):
