@@ -19,6 +19,7 @@ from hypothesis import settings
 from tests.fixture.coordinator import KINDS, Coordinators
 from tests.fixture.database import ENGINES, SERVERS, Pools, chosen_engines, pool_of
 from tests.fixture.statement import compile_once
+from tests.fixture.worker import watch_workers
 from tests.server import Etcd, ZooKeeper
 from tests.server.process import WHICH
 
@@ -68,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     compile_once()
+    watch_workers()
     for engine in chosen_engines(config):
         if engine not in ENGINES:
             raise pytest.UsageError(
@@ -133,6 +135,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in set(left)]
     items.sort(key=lambda item: "fault" not in item.path.relative_to(ROOT).parts)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """After a test that failed, the next one gets new databases."""
+    report = yield
+    pools = item.config.stash.get(POOLS, None)
+    if pools is not None and call.when != "teardown":
+        pools.doubt(report.failed)
+    return report
 
 
 def pytest_collection_finish() -> None:

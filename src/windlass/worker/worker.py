@@ -151,7 +151,7 @@ class Worker:
             if meter is not None:
                 meter.ended(self)
             # However it ended: nothing beats for it any more.
-            self.heartbeat.let_go()
+            self.heartbeat.end()
             if hooks is not None and hooks.stops:
                 await hooks.stop()
 
