@@ -19,7 +19,7 @@ from hypothesis import settings
 from tests.fixture.coordinator import KINDS, Coordinators
 from tests.fixture.database import ENGINES, SERVERS, Pools, chosen_engines, pool_of
 from tests.fixture.statement import compile_once
-from tests.fixture.worker import watch_workers
+from tests.fixture.worker import end_guard, watch_workers
 from tests.server import Etcd, ZooKeeper
 from tests.server.process import WHICH
 
@@ -145,6 +145,15 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     if pools is not None and call.when != "teardown":
         pools.doubt(report.failed)
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Any:
+    """Let no test begin with a guard that another one left."""
+    try:
+        return (yield)
+    finally:
+        end_guard()
 
 
 def pytest_collection_finish() -> None:

@@ -2,13 +2,15 @@
 
 import asyncio
 import threading
+from contextlib import closing
 
 import pytest
 
 from tests.fixture.database import Pools, pool_of
-from tests.fixture.worker import end_workers
+from tests.fixture.worker import end_guard, end_workers
 from tests.wait import eventually
 from windlass import App
+from windlass.core.ring.guard import SHARED
 
 
 @pytest.fixture
@@ -32,6 +34,16 @@ def test_a_worker_that_was_left_ends_before_its_database_is_lent_again(sqlite):
     assert worker.left_cleanly
     thread.join()
     app.close()
+
+
+def test_a_worker_that_never_ran_leaves_no_guard(sqlite):
+    with sqlite.migrated() as url, closing(App(url)) as app:
+        app.worker().heartbeat.join_ring()
+        assert SHARED._helper is not None
+
+        end_guard()
+
+        assert SHARED._helper is None
 
 
 @pytest.mark.parametrize("has_failed", [False, True])
