@@ -21,6 +21,7 @@ from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.database.database import first_line
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.value.metric import Pulse
+from windlass.worker.home import homes_of
 from windlass.worker.worker import Among, Worker, WorkerSettings
 
 LOOK_SECONDS = 0.002
@@ -196,7 +197,8 @@ class Team:
             partial(where_cron, self._fleet, shard),
             partial(is_home, self._fleet, shard),
         )
-        return Worker(shard, self._registry, self._kinds, self._settings, among=among)
+        homes = homes_of(self._fleet, shard, self._kinds.values())
+        return Worker(shard, self._registry, self._kinds, self._settings, among=among, homes=homes)
 
     async def _until_stopped(self, serving: Sequence[asyncio.Task[None]]) -> None:
         while not all(task.done() for task in serving):
