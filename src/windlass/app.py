@@ -21,6 +21,7 @@ from windlass.core.fetch.claim import Only
 from windlass.core.limit.declare import DownstreamDeclarer
 from windlass.core.ring.member import parse as parse_members
 from windlass.core.shard.fleet import make_fleet
+from windlass.core.shard.home import homes_of
 from windlass.core.shard.route import Router
 from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import How, Task, TaskRef
@@ -71,7 +72,6 @@ from windlass.watch.model import AlertView
 from windlass.watch.operate import alert
 from windlass.watch.promise.model.promise import Promise
 from windlass.watch.promise.operate import promise
-from windlass.worker.home import homes_of
 from windlass.worker.team import Team
 from windlass.worker.worker import Worker, WorkerSettings
 
@@ -154,7 +154,8 @@ class App:
         self.rolling_tools = RollingTools(
             self.fleet, self.clock, self._worker_for, self.settings.dead_after
         )
-        self.sweeps = Sweeps(self.fleet, self, self._retrier_for, self.registry.hooks)
+        dead, hooks = self.settings.dead_after, self.registry.hooks
+        self.sweeps = Sweeps(self.fleet, self, self._retrier_for, hooks, dead)
         self.control = Controls(self.fleet)
         self.downstream = DownstreamDeclarer(self.registry)
         self.flows = Flows(RunFinder(self.fleet, self.registry), self._router)

@@ -16,12 +16,12 @@ from windlass.core.cron.discover import Belongs
 from windlass.core.ring.member import connect
 from windlass.core.run.ready import Budget
 from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.home import homes_of
 from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.database.database import first_line
 from windlass.errors import DatabaseUnavailable, WindlassError
 from windlass.value.metric import Pulse
-from windlass.worker.home import homes_of
 from windlass.worker.worker import Among, Worker, WorkerSettings
 
 LOOK_SECONDS = 0.002

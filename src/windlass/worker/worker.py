@@ -19,7 +19,8 @@ from windlass.core.fetch.fetcher import Fetcher, HandOff
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.finish.finish import Finish
 from windlass.core.limit.gate import NOWHERE, Breakers, Gate, Rates
-from windlass.core.limit.permit.pools import Place, make_limits
+from windlass.core.limit.permit.guest import Place
+from windlass.core.limit.permit.pools import make_limits
 from windlass.core.limit.permit.store import MIGRATION as PERMITS
 from windlass.core.limit.switch import Switchboard
 from windlass.core.loop import Loop

@@ -22,8 +22,9 @@ from windlass import telemetry
 from windlass.clock import SECOND, Clock
 from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import note, raise_alert
+from windlass.core.face import Faces
 from windlass.core.limit import store as limit_store
-from windlass.core.limit.permit.pools import Place
+from windlass.core.limit.permit.guest import Place
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.permit import Pool
 from windlass.core.run.ready import AHEAD_SECONDS, Run
@@ -43,6 +44,7 @@ PERMIT_SECONDS = 0.1
 TRIP_SECONDS = 2.0
 
 
+NO_FACES = Faces({})
 NOWHERE: Mapping[str, Place] = MappingProxyType({})
 
 
@@ -159,7 +161,7 @@ class Breakers:
         worker: Callable[[], int],
         homes: Mapping[str, Place] = NOWHERE,
     ) -> None:
-        self._here = Place(database, clock, numbers)
+        self._here = Place(database, clock, numbers, NO_FACES)
         self._worker = worker
         # The breakers that are kept in other databases.
         self._homes = homes
@@ -374,6 +376,11 @@ class Gate:
             if most and self.rates.has(name):
                 most = min(most, self.rates.available(name))
         return Allowed(most)
+
+    def is_tripped(self, kind: str) -> bool:
+        """Whether nothing starts until it is written whether a breaker opens."""
+        trips = self.in_flight.loads[kind].trips
+        return any(trip.is_tripped and not self.breakers.is_open(trip.name) for trip in trips)
 
     def took(self, kind: str, allowed: Allowed, count: int) -> None:
         """A claim took `count` rows, which may be none."""

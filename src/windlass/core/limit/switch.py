@@ -13,7 +13,7 @@ from windlass.core.face import Site
 from windlass.core.limit import store as limit_store
 from windlass.core.limit.gate import NOWHERE, Gate
 from windlass.core.limit.permit import store as permit_store
-from windlass.core.limit.permit.pools import Place
+from windlass.core.limit.permit.guest import Place
 from windlass.core.limit.permit.store import LimitNow
 from windlass.core.limit.store import Switch
 from windlass.core.loop import Loop

@@ -149,10 +149,19 @@ class KindLoad:
         self.has_own_limit = own is not None
         self.limit = min(own or concurrency, concurrency)
 
+    @property
+    def has_tripped(self) -> bool:
+        """Whether a breaker is open, or about to open, by what has ended here."""
+        return any(trip.is_tripped for trip in self.trips)
+
     def take_permits(self, run: Run) -> bool:
-        """Use a permit of each pool for a run; False, and none is used, if one is missing."""
-        if not run.is_probe and any(trip.is_tripped for trip in self.trips):
+        """Whether a run may start now: no breaker stops it, and it has a permit of each pool."""
+        if self.has_tripped and not run.is_probe:
             return False
+        return self.use_permits()
+
+    def use_permits(self) -> bool:
+        """Use a permit of each pool; False, and none is used, if one is missing."""
         for index, pool in enumerate(self.pools):
             if not pool.take():
                 for taken in self.pools[:index]:

@@ -226,7 +226,8 @@ class ItemVisit:
     def _mark_dead_holder(self) -> None:
         """A dead worker may hold the item or its bucket, and no other worker is there to notice."""
         holders, shard = set(self._read(store.holders)), self._shard
-        if self._kind.downstreams or self._kind.total_concurrency is not None:
+        has_permits = shard.database.schema.has(permit_store.MIGRATION)
+        if has_permits and (self._kind.downstreams or self._kind.total_concurrency is not None):
             held = shard.database.read(permit_store.all_holdings)
             holders |= {each.worker for listed in held.values() for each in listed}
         silent = overdue(

@@ -5,22 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from windlass.clock import Clock
 from windlass.core.limit.permit.account import Account, Permits
-from windlass.core.limit.permit.guest import Guest
+from windlass.core.limit.permit.guest import Guest, Place
 from windlass.core.run.permit import Holder, Pool
 from windlass.core.run.ready import KindLoad
 from windlass.core.run.trip import Trip
 from windlass.core.task.kind import Kind
-from windlass.database.database import Database, Numbers
-
-
-class Place(NamedTuple):
-    """The database of a downstream, with its clock and its numbers."""
-
-    database: Database
-    clock: Clock
-    numbers: Numbers
+from windlass.database.database import Database
 
 
 class FleetLimits(NamedTuple):
@@ -62,8 +53,7 @@ def make_limits(
     for name in sorted(names_of(load.kind for load in loads)):
         place, mine = homes.get(name), holder
         if place is not None:
-            guest = Guest(place.database, place.clock, place.numbers, dead_after=dead_after)
-            mine = guests.setdefault(id(place.database), guest)
+            mine = guests.setdefault(id(place.database), Guest(place, dead_after=dead_after))
         pools[name] = Pool(name, mine)
         accounts.append(Account(pools[name], database if place is None else place.database))
     trips = {name: Trip(name, terms) for load in loads for name, terms in load.breakers}
@@ -78,9 +68,6 @@ def make_limits(
         load.pools = tuple(pools[name] for name in names)
         for pool in load.pools:
             pool.loads.append(load)
-        # A sweep counts the errors of its own breaker by itself.
-        load.trips = tuple(
-            trips[name] for name, _ in load.breakers if kind.has_rows or name != kind.name
-        )
+        load.trips = tuple(trips[name] for name, _ in load.breakers)
     permits = Permits(accounts, guests=guests.values(), gained=gained, freed=freed)
     return FleetLimits(pools, trips, permits)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from windlass.core.limit.permit.pools import Place, names_of
+from windlass.core.limit.permit.guest import Place
+from windlass.core.limit.permit.pools import names_of
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind
@@ -17,6 +18,10 @@ LIMIT_KEY = "windlass:limit"
 def limit_home(fleet: Fleet, name: str) -> Shard:
     """The shard that has the permits, the rate and the breaker of `name`."""
     return fleet.home(name, LIMIT_KEY)
+
+
+def place_of_shard(shard: Shard) -> Place:
+    return Place(shard.database, shard.clock, shard.numbers, shard.faces)
 
 
 def homes_of(fleet: Fleet, shard: Shard, kinds: Iterable[Kind]) -> Mapping[str, Place]:
@@ -32,6 +37,5 @@ def homes_of(fleet: Fleet, shard: Shard, kinds: Iterable[Kind]) -> Mapping[str, 
             # Not an outage of this shard: it is served as soon as the home is known.
             raise WindlassError(f"the limits of {name!r} are in another shard: {problem}") from None
         if home is not shard:
-            place = Place(home.database, home.clock, home.numbers)
-            homes[name] = places.setdefault(home, place)
+            homes[name] = places.setdefault(home, place_of_shard(home))
     return homes
