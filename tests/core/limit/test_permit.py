@@ -273,7 +273,7 @@ def test_no_order_of_steps_exceeds_the_limit(sqlite_url, monkeypatch):
 
 @pytest.mark.slow
 def test_no_order_of_many_steps_exceeds_the_limit(database_url, monkeypatch):
-    check(database_url, monkeypatch, examples=150, steps=60)
+    check(database_url, monkeypatch, examples=40, steps=40)
 
 
 def check(url: str, monkeypatch: pytest.MonkeyPatch, *, examples: int, steps: int) -> None:

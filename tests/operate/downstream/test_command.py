@@ -7,6 +7,7 @@ from tests.fixture.command import open_module
 pytestmark = pytest.mark.mostly("sqlite")
 
 STORE = """
+from windlass import App
 
 app = App({url!r})
 inventory = app.downstream("inventory", rate="700/s", concurrency=50, breaker="8 in a row, 30s")
