@@ -3,6 +3,7 @@ import { about } from "./about";
 import { alert, promise } from "./alert";
 import { audit } from "./audit";
 import { control } from "./control";
+import { downstream } from "./downstream";
 import { flow } from "./flow";
 import { ledger } from "./ledger";
 import { overview } from "./overview";
@@ -20,6 +21,7 @@ export const en = {
   alert,
   audit,
   control,
+  downstream,
   flow,
   ledger,
   overview,

@@ -4,6 +4,7 @@ import { about } from "./about";
 import { alert, promise } from "./alert";
 import { audit } from "./audit";
 import { control } from "./control";
+import { downstream } from "./downstream";
 import { flow } from "./flow";
 import { ledger } from "./ledger";
 import { overview } from "./overview";
@@ -21,6 +22,7 @@ export const zh: Dictionary = {
   alert,
   audit,
   control,
+  downstream,
   flow,
   ledger,
   overview,

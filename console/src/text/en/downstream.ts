@@ -1,0 +1,23 @@
+/** English, of downstreams. */
+export const downstream = {
+  atOnce: "At once",
+  closed: "window closed",
+  errors: "Errors/min",
+  held: "Permits",
+  home: "Kept in",
+  kinds: "What each kind takes",
+  lead: "Systems that tasks call. All kinds of one share its limits, in all workers.",
+  limits: "Limits",
+  mean: "Mean time",
+  most: (count: string) => `${count} at once`,
+  noKinds: "No kind calls it",
+  noRate: "no rate",
+  none: "No downstreams",
+  noneText: "Declare one:",
+  one: "Downstream",
+  permits: "Permits by worker",
+  starts: "Starts/min",
+  waits: "Waits since",
+  wanted: "Wanted",
+  worker: "Worker",
+};
