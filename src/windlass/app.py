@@ -136,13 +136,12 @@ class App:
         if self.settings.dead_after > self.settings.lease:
             raise BadInput(f"dead_after={dead_after!r} is longer than lease={lease!r}")
         given = databases or (os.environ.get("WINDLASS_DATABASE_URL") or DEFAULT_DATABASE,)
-        idle_milliseconds = max(500, self.settings.dead_after // 1_250)
         self.fleet = make_fleet(
             given,
             clock=clock,
             faces=FACES,
             max_payload=max_payload,
-            idle_milliseconds=idle_milliseconds,
+            idle_milliseconds=max(500, self.settings.dead_after // 1_250),
             bounds=make_bounds(**bounds),
             password=password,
             schema=schema,

@@ -17,6 +17,7 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
 from windlass.core.task.declare import Task, TaskApp, TaskRef
+from windlass.core.task.downstream import DownstreamOption
 from windlass.core.task.kind import Options, Registry, make_kind
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import lock_runs
@@ -37,7 +38,6 @@ from windlass.external.model import (
     is_handle,
     submit_of,
 )
-from windlass.value.downstream import DownstreamOption
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.payload import encode_result

@@ -19,6 +19,7 @@ from windlass.core.fetch.fetcher import Fetcher, HandOff
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.finish.finish import Finish
 from windlass.core.limit.gate import NOWHERE, Breakers, Gate, Rates
+from windlass.core.limit.permit.account import Permits
 from windlass.core.limit.permit.guest import Place
 from windlass.core.limit.permit.pools import make_limits
 from windlass.core.limit.permit.store import MIGRATION as PERMITS
@@ -31,8 +32,10 @@ from windlass.core.ring.member import connect
 from windlass.core.ring.ring import Mark, Ring
 from windlass.core.ring.store import Kinds
 from windlass.core.run.in_flight import InFlight
-from windlass.core.run.ready import Budget
+from windlass.core.run.permit import Pool
+from windlass.core.run.ready import Budget, has_limits
 from windlass.core.run.runner import Coroutines, Threads, Watch
+from windlass.core.run.trip import Trip
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind, Registry
 from windlass.core.wake.bell import listener_of
@@ -129,6 +132,7 @@ class Worker:
         self.coroutines = Coroutines(self.in_flight)
         self.threads = Threads(self.in_flight)
         self._homes = homes
+        self.permits: Permits | None = None
         self.gate = self._make_gate()
         self.ring = Ring(
             site,
@@ -150,14 +154,7 @@ class Worker:
         self.finish = Finish(site, self.gate)
         self.heartbeat = self._make_heartbeat()
         self.fetcher = Fetcher(site, self._claims(), self.in_flight)
-        self.switchboard = Switchboard(
-            site,
-            self.gate,
-            opened=self.fetcher.look_now,
-            homes=homes,
-            is_visit=only is not None,
-        )
-        self.gate.breakers.on_opened = self.switchboard.wake
+        self.switchboard = self._make_switchboard()
         self.face_loops: list[FaceLoop] = [] if only is not None else self._make_face_loops()
 
     async def run(self) -> None:
@@ -289,16 +286,18 @@ class Worker:
 
     def _make_gate(self) -> Gate:
         shard, homes, among = self._shard, self._homes, self._among
-        limits = make_limits(
-            self.in_flight.loads.values(),
-            shard.database,
-            OwnRow(self),
-            homes=homes,
-            dead_after=self._settings.dead_after,
-            gained=self._gained,
-            freed=self._freed,
-        )
-        self.permits = limits.permits
+        pools: dict[str, Pool] = {}
+        trips: dict[str, Trip] = {}
+        if has_limits(self.in_flight.loads.values()):
+            pools, trips, self.permits = make_limits(
+                self.in_flight.loads.values(),
+                shard.database,
+                OwnRow(self),
+                homes=homes,
+                dead_after=self._settings.dead_after,
+                gained=self._gained,
+                freed=self._freed,
+            )
         downstreams = {each for kind in self._kinds.values() for each in kind.downstreams}
         rates = Rates(
             shard.database,
@@ -309,7 +308,18 @@ class Worker:
         breakers = Breakers(
             shard.database, shard.clock, shard.numbers, worker=lambda: self.id, homes=homes
         )
-        return Gate(self.in_flight, rates, breakers, limits.pools, limits.trips)
+        return Gate(self.in_flight, rates, breakers, pools, trips)
+
+    def _make_switchboard(self) -> Switchboard:
+        board = Switchboard(
+            self._site,
+            self.gate,
+            opened=self.fetcher.look_now,
+            homes=self._homes,
+            is_visit=self._only is not None,
+        )
+        self.gate.breakers.on_opened = board.wake
+        return board
 
     def _gained(self) -> None:
         """There are more permits: start what waits for them."""
@@ -427,7 +437,7 @@ class Worker:
 
     def _begin(self) -> None:
         database = self._shard.database
-        if self.permits.accounts:
+        if self.permits is not None:
             for account in self.permits.accounts:
                 account.database.schema.need(PERMITS, "downstream= and total_concurrency=")
         if self._only is None:
@@ -459,7 +469,7 @@ class Worker:
             Mark(self._site, self.in_flight, lease=self._settings.lease),
             self.fetcher,
         ]
-        if self.permits.accounts:
+        if self.permits is not None:
             loops.append(self.permits)
         if self._only is None:
             loops += [self.switchboard, *self.face_loops]
@@ -565,7 +575,8 @@ class Worker:
             self.finish.flush_all()
             for each in self.face_loops:
                 each.release()
-            self.permits.release()
+            if self.permits is not None:
+                self.permits.release()
             self.heartbeat.leave("stopped")
             self.left_cleanly = True
         except Exception as problem:

@@ -1,4 +1,4 @@
-/** English, of switches. */
+/** English, of switches and downstreams. */
 export const switch_ = {
   always: "always",
   arguments: "Arguments",
@@ -40,4 +40,27 @@ export const switch_ = {
   wasSet: (kind: string) => `${kind} was changed. Workers follow within a second.`,
   window: "Window",
   windowHint: "for example 01:00-07:00; none for always",
+};
+
+export const downstream = {
+  atOnce: "At once",
+  closed: "window closed",
+  errors: "Errors/min",
+  held: "Permits",
+  home: "Kept in",
+  kinds: "What each kind takes",
+  lead: "Systems that tasks call. All kinds of one share its limits, in all workers.",
+  limits: "Limits",
+  mean: "Mean time",
+  most: (count: string) => `${count} at once`,
+  noKinds: "No kind calls it",
+  noRate: "no rate",
+  none: "No downstreams",
+  noneText: "Declare one:",
+  one: "Downstream",
+  permits: "Permits by worker",
+  starts: "Starts/min",
+  waits: "Waits since",
+  wanted: "Wanted",
+  worker: "Worker",
 };

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
+from windlass.core.task.downstream import Downstream
 from windlass.core.task.kind import Registry, check_kind_name, positive
 from windlass.errors import BadDeclaration
 from windlass.value.breaker import parse_breaker
-from windlass.value.downstream import Downstream
 from windlass.value.rate import parse_rate
 from windlass.value.window import parse_window
 

@@ -19,12 +19,12 @@ from windlass.core.limit.store import Switch
 from windlass.core.loop import Loop
 from windlass.core.ring import store as ring_store
 from windlass.core.run.ready import KindLoad
+from windlass.core.task.downstream import Limited
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import DATABASE_ERRORS
 from windlass.errors import BadInput, DatabaseUnavailable
 from windlass.value.breaker import CLOSED, Breaker, BreakerState
-from windlass.value.downstream import Limited
 from windlass.value.duration import format_duration
 from windlass.value.rate import parse_rate
 from windlass.value.window import Window, parse_window

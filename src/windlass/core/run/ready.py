@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windlass.core.face import Site
 from windlass.core.run.trip import Trip
+from windlass.core.task.downstream import Limited
 from windlass.core.task.kind import CRON_KEY, Given, Kind
 from windlass.database.connection import Connection
-from windlass.value.downstream import Limited
 from windlass.value.outcome import SUCCESS, Failed, Outcome, Succeeded, describe, judge
 from windlass.value.payload import encode_result
 from windlass.value.task import Claimed
@@ -185,6 +185,14 @@ class KindLoad:
         if not self.has_own_limit:
             return total
         return min(total, free + int(self.per_second * AHEAD_SECONDS))
+
+
+def has_limits(loads: Iterable[KindLoad]) -> bool:
+    """Whether a kind among them has a breaker, or a limit that holds for the whole fleet."""
+    return any(
+        load.breakers or load.kind.downstreams or load.kind.total_concurrency is not None
+        for load in loads
+    )
 
 
 class Room(NamedTuple):

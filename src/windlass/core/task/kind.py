@@ -9,11 +9,11 @@ from functools import wraps
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
 from windlass.core.meter import Meter
+from windlass.core.task.downstream import Downstream, DownstreamOption, given_downstreams
 from windlass.core.task.hook import Hooks
 from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, Unknown, UnknownKind
 from windlass.value.breaker import BreakerTerms, parse_breaker
 from windlass.value.cron import Schedule
-from windlass.value.downstream import Downstream, DownstreamOption, given_downstreams
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import Misfit
 from windlass.value.payload import Arguments, result_decoder

@@ -10,17 +10,17 @@ from windlass.core.finish import store as finish_store
 from windlass.core.finish.store import MINUTE, Work
 from windlass.core.limit import store as limit_store
 from windlass.core.limit.permit import store as permit_store
+from windlass.core.limit.permit.share import Holding
 from windlass.core.limit.permit.store import LimitNow
 from windlass.core.limit.store import Switch
 from windlass.core.limit.switch import SwitchRows, held_back, setting_of
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.home import limit_home
 from windlass.core.shard.shard import OUTAGES, Answers, Shard
+from windlass.core.task.downstream import Downstream
 from windlass.core.task.kind import Registry
 from windlass.database.connection import Connection
 from windlass.errors import Unknown
-from windlass.value.downstream import Downstream
-from windlass.value.permit import Holding
 from windlass.value.rate import rate_text
 from windlass.view.field import Moment
 from windlass.view.listing import Listing

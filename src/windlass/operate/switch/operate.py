@@ -15,11 +15,11 @@ from windlass.core.limit.store import Switch
 from windlass.core.limit.switch import NONE, held_back, setting_of
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
+from windlass.core.task.downstream import Downstream
 from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
 from windlass.errors import BadInput
 from windlass.value.breaker import CLOSED
-from windlass.value.downstream import Downstream
 from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.rate import parse_rate, rate_text
 from windlass.value.window import parse_window

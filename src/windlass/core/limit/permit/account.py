@@ -1,4 +1,4 @@
-"""The loop that takes and returns the permits of a worker: see `value/permit.py` for the rules.
+"""The loop that takes and returns the permits of a worker: see `permit/share.py` for the rules.
 
 A worker that lacks permits looks every 100 ms whether some are free, and takes a lot of them. What
 it has not used for a moment it returns, and more than its part when others wait. While it neither
@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 from windlass.core.limit.permit import store as permit_store
 from windlass.core.limit.permit.guest import Guest
+from windlass.core.limit.permit.share import Holding, PermitRequest, fair_share
 from windlass.core.loop import Loop
 from windlass.core.run.permit import Pool
 from windlass.database.connection import Connection
 from windlass.database.database import Database
-from windlass.value.permit import Claim, Holding, fair_share
 
 ASK_SECONDS = 0.1
 LOOK_SECONDS = 0.4
@@ -125,7 +125,7 @@ class Account:
         return after is not None
 
     def _share(self, others: list[Holding], now: int, demand: int) -> int:
-        claim = Claim(
+        claim = PermitRequest(
             self._me,
             least=0,
             wanted=demand,

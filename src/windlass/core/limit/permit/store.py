@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Row, Select, delete, select, update
 
+from windlass.core.limit.permit.share import Holding
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import limit, permit, worker
-from windlass.value.permit import Holding
 
 MIGRATION = "0007"
 

@@ -4,13 +4,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass.clock import SECOND
-from windlass.value.permit import FRESH, Claim, Holding, fair_share, granted, level
+from windlass.core.limit.permit.share import (
+    FRESH,
+    Holding,
+    PermitRequest,
+    fair_share,
+    granted,
+    level,
+)
 
 NOW = 1_000 * SECOND
 
 
-def claim(wanted: int, *, worker: int = 1, since: int = NOW, has_turn: bool = False) -> Claim:
-    return Claim(worker, 0, wanted, since, has_turn)
+def claim(
+    wanted: int, *, worker: int = 1, since: int = NOW, has_turn: bool = False
+) -> PermitRequest:
+    return PermitRequest(worker, 0, wanted, since, has_turn)
 
 
 def waiting(worker: int, *, held: int = 0, wanted: int = 10, since: int = NOW - 1) -> Holding:
@@ -54,7 +63,7 @@ def test_a_worker_that_no_longer_says_that_it_waits_is_not_waited_for():
 
 
 def test_what_runs_is_counted_although_the_limit_was_lowered():
-    mine = Claim(1, least=7, wanted=20, waits_since=NOW)
+    mine = PermitRequest(1, least=7, wanted=20, waits_since=NOW)
 
     assert granted(5, mine, [content(2, 4)], now=NOW) == 7
 

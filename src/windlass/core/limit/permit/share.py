@@ -38,7 +38,7 @@ class Holding(NamedTuple):
         return self.waits_since is not None and self.wanted > self.held and is_fresh
 
 
-class Claim(NamedTuple):
+class PermitRequest(NamedTuple):
     """What a worker asks for: what it uses, what it could use, and since when it waits."""
 
     worker: int
@@ -50,7 +50,7 @@ class Claim(NamedTuple):
     has_turn: bool = False
 
 
-def fair_share(limit: int, mine: Claim, others: Sequence[Holding], *, now: int) -> int:
+def fair_share(limit: int, mine: PermitRequest, others: Sequence[Holding], *, now: int) -> int:
     """How many permits a worker should hold now; what it uses is not considered."""
     free = max(0, limit - sum(other.held for other in others))
     waiting = [other for other in others if other.is_waiting(now)]
@@ -65,7 +65,7 @@ def fair_share(limit: int, mine: Claim, others: Sequence[Holding], *, now: int) 
     return min(base + int(has_extra), free)
 
 
-def granted(limit: int, mine: Claim, others: Sequence[Holding], *, now: int) -> int:
+def granted(limit: int, mine: PermitRequest, others: Sequence[Holding], *, now: int) -> int:
     """How many permits a worker holds after it asked; never more than others leave of the limit,
     except what it uses already."""
     return max(mine.least, fair_share(limit, mine, others, now=now))
@@ -83,7 +83,7 @@ def level(limit: int, demands: Iterable[int]) -> int:
     return share
 
 
-def _missing(other: Holding, base: int, mine: Claim) -> int:
+def _missing(other: Holding, base: int, mine: PermitRequest) -> int:
     """What must be left for another worker that waits: its base, and one more if it is first."""
     assert other.waits_since is not None
     is_first = (other.waits_since, other.worker) < (mine.waits_since, mine.worker)
