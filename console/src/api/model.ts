@@ -140,8 +140,9 @@ export interface CreateToken {
 /** What the code declares; an operator may have set other values. */
 export interface DeclaredView {
   summary: string; arguments: readonly ArgumentView[]; retries: number; timeout: string | null;
-  rate: string | null; window: string | null; concurrency: number | null; priority: number;
-  breaker: string | null;
+  rate: string | null; window: string | null; concurrency: number | null;
+  total_concurrency: number | null; priority: number; breaker: string | null;
+  downstreams: readonly string[];
 }
 
 /** A deduction: as it was made, or, asked for later, as it is now. */

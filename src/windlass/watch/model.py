@@ -64,8 +64,10 @@ class DeclaredView:
     rate: str | None
     window: str | None
     concurrency: int | None
+    total_concurrency: int | None
     priority: int
     breaker: str | None
+    downstreams: list[str]
 
 
 @dataclass(frozen=True)

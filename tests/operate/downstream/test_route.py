@@ -64,3 +64,11 @@ def test_limits_are_set_as_those_of_a_kind(console):
 
 def test_an_unknown_downstream_is_not_found(console):
     assert console.client.get("/api/downstreams/inventry").status_code == 404
+
+
+def test_a_kind_shows_its_downstreams_and_its_limit_for_the_fleet(app, console):
+    app.task(name="book", downstream="inventory", total_concurrency=7)(lambda: None)
+
+    declared = console.get("kinds/book")["kind"]["declared"]
+
+    assert (declared["total_concurrency"], declared["downstreams"]) == (7, ["inventory"])

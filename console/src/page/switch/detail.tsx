@@ -130,8 +130,10 @@ function Declared({ declared }: { declared: NonNullable<Kind["declared"]> }) {
     [t.switch.rate, declared.rate],
     [t.switch.window, declared.window],
     [t.switch.concurrency, declared.concurrency?.toString() ?? null],
+    [t.switch.total, declared.total_concurrency?.toString() ?? null],
     [t.field.priority, f.number(declared.priority)],
     [t.switch.breaker, declared.breaker],
+    [t.menu.downstreams, declared.downstreams.join(", ") || null],
   ] as const;
   return (
     <Card title={t.switch.declared}>

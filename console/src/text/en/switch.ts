@@ -37,6 +37,7 @@ export const switch_ = {
   setText: "An empty field uses what the code declares.",
   setTitle: (kind: string) => `Set ${kind}`,
   timeout: "Timeout",
+  total: "Concurrency of the fleet",
   wasSet: (kind: string) => `${kind} was changed. Workers follow within a second.`,
   window: "Window",
   windowHint: "for example 01:00-07:00; none for always",

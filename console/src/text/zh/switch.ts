@@ -39,6 +39,7 @@ export const switch_: Dictionary["switch"] = {
   setText: "留空的项恢复为代码中的声明。",
   setTitle: (kind) => `设置 ${kind}`,
   timeout: "超时",
+  total: "全体并发数",
   wasSet: (kind) => `${kind} 已设置，工作进程会在一秒内遵从。`,
   window: "时间窗",
   windowHint: "例如 01:00-07:00;none 表示全天",

@@ -326,8 +326,10 @@ def _declared(kind: Kind) -> DeclaredView:
         rate=None if kind.rate is None else rate_text(kind.rate),
         window=None if kind.window is None else kind.window.text,
         concurrency=kind.concurrency,
+        total_concurrency=kind.total_concurrency,
         priority=kind.priority,
         breaker=breaker,
+        downstreams=[each.name for each in kind.downstreams],
     )
 
 
