@@ -22,6 +22,8 @@ CAUTION = 0.95
 SLICE = 250_000
 LATE = 80_000
 HORIZON = 1_000_000
+# Rows are fetched this long before the moments of their starts, so that one read serves many.
+AHEAD = 250_000
 
 
 def parse_rate(given: str, *, what: str = "rate") -> float:
@@ -75,6 +77,11 @@ def reserve(next_at: int, *, per_second: float, now: int) -> Reserved:
     return Reserved(grant, grant.end)
 
 
+def late_after(interval: float) -> float:
+    """A start that is later than this after its moment needs another moment."""
+    return max(LATE, interval / 2)
+
+
 class Pace:
     """The grants that a worker has for one kind, and how much of them is used."""
 
@@ -85,16 +92,22 @@ class Pace:
 
     def available(self, now: int) -> int:
         """How many tasks may start at `now`; moments that passed unused are lost."""
-        while self._grants:
-            grant = self._grants[0]
-            late = max(LATE, grant.interval / 2)
-            lost = int((now - late - grant.begin) // grant.interval) + 1
-            self._used = max(self._used, min(lost, grant.starts))
-            if self._used < grant.starts:
-                begun = min(grant.starts, int((now - grant.begin) // grant.interval) + 1)
-                return max(0, begun - self._used)
-            self._next_grant()
-        return 0
+        return len(self.moments(now, until=now))
+
+    def moments(self, now: int, *, until: int, most: int | None = None) -> list[int]:
+        """The first free moments up to `until`; those that passed unused are lost."""
+        self._lose(now)
+        found: list[int] = []
+        used = self._used
+        for grant in self._grants:
+            last = min(grant.starts, int((until - grant.begin) // grant.interval) + 1)
+            if most is not None:
+                last = min(last, used + most - len(found))
+            found += [grant.begin + round(each * grant.interval) for each in range(used, last)]
+            if last < grant.starts:
+                break
+            used = 0
+        return found
 
     def spend(self, count: int) -> None:
         """Use moments for `count` starts; later moments pay for starts that had none."""
@@ -114,7 +127,7 @@ class Pace:
 
     def is_running_out(self, now: int) -> bool:
         """Whether it is time to ask for the next grant."""
-        return not self._grants or self._grants[-1].end - now < SLICE // 2
+        return not self._grants or self._grants[-1].end - now < SLICE // 2 + AHEAD
 
     def next_at(self) -> int | None:
         """When the next task may start; None without a grant."""
@@ -122,6 +135,16 @@ class Pace:
             return None
         grant = self._grants[0]
         return grant.begin + round(self._used * grant.interval)
+
+    def _lose(self, now: int) -> None:
+        """Give up the moments that passed unused."""
+        while self._grants:
+            grant = self._grants[0]
+            lost = int((now - late_after(grant.interval) - grant.begin) // grant.interval) + 1
+            self._used = max(self._used, min(lost, grant.starts))
+            if self._used < grant.starts:
+                return
+            self._next_grant()
 
     def _next_grant(self) -> None:
         del self._grants[0]

@@ -28,6 +28,7 @@ from windlass.core.ring.member import connect
 from windlass.core.ring.ring import Mark, Ring
 from windlass.core.ring.store import Kinds
 from windlass.core.run.in_flight import InFlight
+from windlass.core.run.plan import Pacer
 from windlass.core.run.ready import Budget
 from windlass.core.run.runner import Coroutines, Threads, Watch
 from windlass.core.shard.shard import Shard
@@ -110,6 +111,7 @@ class Worker:
         site = Site.at(shard, registry)
         site = site if among is None else site._replace(is_home=among.is_home)
         self.in_flight = self._make_in_flight()
+        self.pacer = Pacer(self.in_flight)
         self.coroutines = Coroutines(self.in_flight)
         self.threads = Threads(self.in_flight)
         rates = Rates(shard.database, share=1.0 if among is None else among.share)
@@ -263,6 +265,7 @@ class Worker:
             on_queued=self._on_queued,
             on_ended=lambda: self.finish.wake(),
             on_hungry=lambda: self.fetcher.wake_hungry(),
+            on_planned=lambda: self.pacer.wake(),
         )
 
     def _make_heartbeat(self) -> Heartbeat:
@@ -396,6 +399,7 @@ class Worker:
             Watch(self.in_flight, stop_if_lease_ended=self.heartbeat.stop_if_lease_ended),
             Mark(self._site, self.in_flight, lease=self._settings.lease),
             self.fetcher,
+            self.pacer,
         ]
         if self._only is None:
             loops += [self.switchboard, *self.face_loops]

@@ -46,8 +46,9 @@ class Taken:
     held_for: float | None = None
     # Whether rows of other owners are due, which those may offer at any moment.
     others_have_due: bool = False
-    # The rows that probe an open breaker.
+    # The rows that probe an open breaker, and the moments at which rows of rated kinds start.
     probes: set[int] = field(default_factory=set)
+    starts: dict[int, int] = field(default_factory=dict)
     # The kinds that may have more abandoned rows than there was room for.
     left: set[str] = field(default_factory=set)
 

@@ -12,7 +12,7 @@ from windlass.core.fetch.claim import Claims, Taken
 from windlass.core.limit.gate import Gate
 from windlass.core.loop import Loop
 from windlass.core.ring.ring import Ring
-from windlass.core.run.in_flight import InFlight
+from windlass.core.run.in_flight import NO_STARTS, InFlight
 from windlass.core.run.ready import Room
 from windlass.database.dialect.base import Dialect, Executor
 from windlass.value.task import Claimed
@@ -213,14 +213,20 @@ class Fetcher(Loop):
         for task in taken.poison:
             telemetry.emit("task.poison", task=task.id, kind=task.kind, lost=task.lost)
         if taken.tasks:
-            self._start(taken.tasks, probes=taken.probes)
+            self._start(taken.tasks, probes=taken.probes, starts=taken.starts)
             self._hand_off.forget(taken.tasks)
 
-    def _start(self, tasks: Sequence[Claimed], *, probes: Collection[int] = ()) -> None:
+    def _start(
+        self,
+        tasks: Sequence[Claimed],
+        *,
+        probes: Collection[int] = (),
+        starts: Mapping[int, int] = NO_STARTS,
+    ) -> None:
         refused: Mapping[int, Exception] = {}
         if any(task.flow_id is not None for task in tasks):
             tasks, refused = self._site.faces.resolve(self._site.database, tasks)
-        self._in_flight.add(tasks, probes=probes, refused=refused)
+        self._in_flight.add(tasks, probes=probes, refused=refused, starts=starts)
 
 
 PATIENCE = 5.0

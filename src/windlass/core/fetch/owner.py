@@ -184,6 +184,7 @@ class OwnersRead(Claims):
         self._on_news = on_news
         self._refused: set[str] = set()
         self._probes: set[int] = set()
+        self._starts: dict[int, int] = {}
         self._found_none: dict[str, float] = {}
         self._once = once
         self._due = DueRules(kinds, once_since=site.clock.now() if once else None)
@@ -199,6 +200,7 @@ class OwnersRead(Claims):
 
     def tend(self) -> bool:
         self._ring.settle()
+        self._gate.plan_again()
         if self._share is not self._ring.share:
             # A breaker may be probed with rows of new buckets.
             self._share = self._ring.share
@@ -216,7 +218,7 @@ class OwnersRead(Claims):
             tasks = self._collect(room)
             held_for = self._gate.seconds_until(self._refused)
             if tasks or held_for is not None:
-                return Taken(tasks, held_for=held_for, probes=self._probes)
+                return self._taken(tasks, held_for)
         tiers = self._look()
         tasks = self._collect(room)
         if not tasks and self._once:
@@ -229,8 +231,11 @@ class OwnersRead(Claims):
             self._refused = refused if not tasks else self._refused
         held_for = self._gate.seconds_until(self._refused)
         if tasks:
-            return Taken(tasks, held_for=held_for, probes=self._probes)
+            return self._taken(tasks, held_for)
         return self._found_nothing([tier for tier in tiers if tier.kind in room.kinds], held_for)
+
+    def _taken(self, tasks: list[Claimed], held_for: float | None) -> Taken:
+        return Taken(tasks, held_for=held_for, probes=self._probes, starts=self._starts)
 
     def look_again(self) -> None:
         self._looked_at = float("-inf")
@@ -337,7 +342,7 @@ class OwnersRead(Claims):
         }
 
     def _collect(self, room: Room) -> list[Claimed]:
-        self._refused, self._probes = set(), set()
+        self._refused, self._probes, self._starts = set(), set(), {}
         now = self._clock.now()
         left = dict(room.kinds)
         budget = min(TAKE_AT_MOST, room.total)
@@ -390,6 +395,7 @@ class OwnersRead(Claims):
             return []
         taken = self._take_tier(tier, allowed.most)
         self._gate.took(tier.kind, allowed, len(taken))
+        self._starts.update(zip((row.id for row in taken), allowed.moments, strict=False))
         if allowed.is_probe:
             self._probes.update(row.id for row in taken)
             if not taken:

@@ -68,6 +68,9 @@ class Finish(Loop):
         in_flight = self._in_flight
         if not in_flight.ended.waiting:
             return 1.0
+        linger = in_flight.ended.wait_seconds(time.monotonic())
+        if linger > 0 and len(in_flight.ended.waiting) < MOST_AT_ONCE:
+            return linger
         if len(in_flight.ended.waiting) < MOST_AT_ONCE and in_flight.running:
             # Wait for runs that are about to end: one commit serves all.
             time.sleep(WINDOW_SECONDS)

@@ -23,7 +23,7 @@ from windlass.database.database import Database, Numbers
 from windlass.value.breaker import CLOSED, Breaker, BreakerState, BreakerTerms
 from windlass.value.duration import format_duration
 from windlass.value.outcome import Failed, Retried, Snoozed
-from windlass.value.rate import HORIZON, Pace, Reserved
+from windlass.value.rate import AHEAD, HORIZON, Pace, Reserved, late_after
 
 ASK_AGAIN_AFTER = SECOND // 20
 
@@ -60,6 +60,10 @@ class Rates:
 
     def available(self, kind: str) -> int:
         """How many may start now. Reserves more before they run out."""
+        return len(self.moments(kind))
+
+    def moments(self, kind: str, *, ahead: int = 0, most: int | None = None) -> list[int]:
+        """The next free moments, up to `ahead` microseconds from now. Reserves more in time."""
         pace, now = self._paces[kind], _monotonic()
         if pace.is_running_out(now) and now >= self._ask_at[kind]:
             reserved = self._reserve(kind)
@@ -67,16 +71,21 @@ class Rates:
                 pace.add(reserved.grant)
             else:
                 self._ask_at[kind] = max(now + ASK_AGAIN_AFTER, reserved.next_at - HORIZON)
-        return pace.available(now)
+        return pace.moments(now, until=now + ahead, most=most)
+
+    def late_after(self, kind: str) -> float:
+        """How late a start may be, in microseconds."""
+        return late_after(SECOND / self._per_second[kind])
 
     def spend(self, kind: str, count: int) -> None:
         if kind in self._per_second:
             self._paces[kind].spend(count)
 
-    def seconds_until_one(self, kind: str) -> float:
+    def seconds_until_one(self, kind: str, *, ahead: int = 0) -> float:
+        """Seconds until a start may be planned, `ahead` microseconds before it."""
         next_at = self._paces[kind].next_at()
         at = self._ask_at[kind] + HORIZON if next_at is None else next_at
-        return max(0.0, (at - _monotonic()) / SECOND)
+        return max(0.0, (at - ahead - _monotonic()) / SECOND)
 
     def _reserve(self, kind: str) -> Reserved:
         per_second, dialect = self._per_second.get(kind), self._database.dialect
@@ -260,10 +269,14 @@ def _is_ok(run: Run) -> bool:
 
 
 class Allowed(NamedTuple):
-    """How many rows may be taken, and whether the row is the probe of a breaker."""
+    """How many rows may be taken, and whether the row is the probe of a breaker.
+
+    For a kind with a rate, `moments` has the start of each row.
+    """
 
     most: int
     is_probe: bool = False
+    moments: Sequence[int] = ()
 
 
 @dataclass(eq=False)
@@ -294,8 +307,23 @@ class Gate:
             is_probe = self.breakers.take_probe(kind)
             return Allowed(int(is_probe), is_probe=is_probe)
         if self.rates.has(kind):
-            return Allowed(min(wanted, self.rates.available(kind)))
+            moments = self.rates.moments(kind, ahead=self._ahead(kind), most=wanted)
+            return Allowed(len(moments), moments=moments)
         return Allowed(wanted)
+
+    def plan_again(self) -> None:
+        """Give runs that lost their moments the next ones, before other rows get them."""
+        for name, load in self.in_flight.loads.items():
+            if not load.planned or not self.rates.has(name):
+                continue
+            lapsed = self.in_flight.lapsed(load)
+            if lapsed:
+                moments = self.rates.moments(name, ahead=self._ahead(name), most=lapsed)
+                self.rates.spend(name, self.in_flight.plan_again(load, moments))
+
+    def _ahead(self, kind: str) -> int:
+        """How long before their moments rows are taken: not at all if they could be lost."""
+        return 0 if self.in_flight.loads[kind].is_frail else AHEAD
 
     def took(self, kind: str, allowed: Allowed, count: int) -> None:
         """A claim took `count` rows, which may be none."""
@@ -308,7 +336,7 @@ class Gate:
         """Seconds until one of `kinds` may start a row, if only its rate holds it back."""
         return min(
             (
-                self.rates.seconds_until_one(kind)
+                self.rates.seconds_until_one(kind, ahead=self._ahead(kind) // 2)
                 for kind in kinds
                 if self.rates.has(kind) and not self.breakers.is_open(kind)
             ),

@@ -98,6 +98,8 @@ class Switchboard(Loop):
         load.limits(setting.concurrency, self._in_flight.concurrency)
         self._gate.rates.set(name, setting.rate)
         load.is_rated = setting.rate is not None
+        if load.is_rated:
+            load.late_after = self._gate.rates.late_after(name)
         if load.kind.breaker is not None:
             self._gate.breakers.see(name, found.breaker)
         was_open, load.is_open = load.is_open, setting.is_open(now)

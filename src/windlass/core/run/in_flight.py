@@ -40,7 +40,10 @@ T = TypeVar("T")
 
 MOST_AHEAD = 2_000
 MOST_ENDED = 2_000
+# How long outcomes of rated kinds wait for others. A crash repeats what was not written.
+LINGER_SECONDS = 0.1
 NOTHING: Mapping[int, Exception] = MappingProxyType({})
+NO_STARTS: Mapping[int, int] = MappingProxyType({})
 
 
 class KnownRows:
@@ -101,18 +104,40 @@ class KnownRows:
 
 
 class EndedRuns:
-    """The runs whose outcome waits to be written, or is being written. Used under the lock."""
+    """The runs whose outcome waits to be written, or is being written. Used under the lock.
+
+    Runs of rated kinds end one by one. Their outcomes wait a moment for each other, so that one
+    commit serves several.
+    """
 
     def __init__(self) -> None:
         self.waiting: deque[Run] = deque()
         self.committing: dict[int, Run] = {}
+        # Whether outcomes must be written at once; if not, since when the first one waits.
+        self._is_urgent = False
+        self._first_at = 0.0
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.committing)
 
+    def add(self, run: Run, now: float) -> bool:
+        """Add a run; returns whether the finish must hear of it."""
+        is_urgent = not run.load.is_rated or run.task.flow_id is not None
+        self.waiting.append(run)
+        if len(self.waiting) == 1:
+            self._is_urgent, self._first_at = is_urgent, now
+            return True
+        was_urgent, self._is_urgent = self._is_urgent, self._is_urgent or is_urgent
+        return is_urgent and not was_urgent
+
+    def wait_seconds(self, now: float) -> float:
+        """How long the outcomes may wait for more; 0 if they must be written now."""
+        return 0.0 if self._is_urgent else max(0.0, self._first_at + LINGER_SECONDS - now)
+
     def take(self, most: int) -> list[Run]:
         count = min(most, len(self.waiting))
         taken = [self.waiting.popleft() for _ in range(count)]
+        self._is_urgent = True
         self.committing.update((run.task.id, run) for run in taken)
         return taken
 
@@ -136,6 +161,7 @@ class InFlight:
         on_queued: Callable[[bool], None] = lambda _is_async: None,
         on_ended: Callable[[], None] = lambda: None,
         on_hungry: Callable[[], None] = lambda: None,
+        on_planned: Callable[[], None] = lambda: None,
     ) -> None:
         self.concurrency = concurrency
         self.loads = {name: KindLoad(kind, concurrency) for name, kind in kinds.items()}
@@ -161,10 +187,11 @@ class InFlight:
         self.speed = Speedometer()
         self.capacity = Capacity(self, budget)
         self.is_hungry = False
-        # They wake the runners of async or sync handlers, the finish, and the fetcher.
+        # They wake the runners of async or sync handlers, the finish, the fetcher and the pacer.
         self._on_queued = on_queued
         self._on_ended = on_ended
         self._on_hungry = on_hungry
+        self._on_planned = on_planned
 
     def observe(self, hooks: Hooks) -> None:
         """Put around the runs of each kind what is wanted now; for most kinds that is nothing."""
@@ -179,11 +206,12 @@ class InFlight:
         *,
         probes: Collection[int] = (),
         refused: Mapping[int, Exception] = NOTHING,
+        starts: Mapping[int, int] = NO_STARTS,
     ) -> None:
         """Queue rows that were just taken.
 
         Rows in `probes` probe an open breaker; rows in `refused` fail with that error, without a
-        call of the handler.
+        call of the handler; rows in `starts` start at that moment.
         """
         woken: set[bool] = set()
         with self.lock:
@@ -195,6 +223,8 @@ class InFlight:
                     run.is_probe = True
                 if refused:
                     run.refusal = refused.get(task.id)
+                if starts:
+                    run.start_at = starts.get(task.id)
                 self.rows.add(run)
                 self.queues.put(run)
                 woken.add(run.kind.is_async)
@@ -202,6 +232,8 @@ class InFlight:
                 self.speed.begin()
         for is_async in woken:
             self._on_queued(is_async)
+        if starts:
+            self._on_planned()
 
     def add_items(self, runs: Sequence[Run]) -> None:
         """Queue runs of one sweep's items, which have no rows of their own."""
@@ -211,6 +243,31 @@ class InFlight:
             for run in runs:
                 self.queues.put(run)
         self._on_queued(runs[0].kind.is_async)
+        if runs[0].start_at is not None:
+            self._on_planned()
+
+    def release_planned(self) -> int | None:
+        """Let planned runs start whose moment has come; returns the next moment, if any."""
+        with self.lock:
+            woken = self.queues.release(time.monotonic_ns() // 1_000)
+            next_at = self.queues.plan.next_at
+        for is_async in woken:
+            self._on_queued(is_async)
+        return next_at
+
+    def lapsed(self, load: KindLoad) -> int:
+        """How many planned runs of a kind have lost their moments."""
+        with self.lock:
+            return self.queues.plan.lapsed(load)
+
+    def plan_again(self, load: KindLoad, moments: Sequence[int]) -> int:
+        """Give the runs that lost their moments the next ones; returns how many were given."""
+        with self.lock:
+            given = moments[: self.queues.plan.lapsed(load)]
+            self.queues.plan.plan_again(load, given)
+        if given:
+            self._on_planned()
+        return len(given)
 
     def undisturbed(self, call: Callable[[], T]) -> T:
         """Call `call` while no run can end or be taken back; returns its result."""
@@ -405,7 +462,7 @@ class InFlight:
         return run
 
     def _end(self, run: Run, outcome: Outcome, now: float) -> bool:
-        """Record the outcome; returns whether it is the first that waits to be written."""
+        """Record the outcome; returns whether the finish must hear of it."""
         run.state = State.ENDED
         run.outcome = outcome
         seconds = now - run.began
@@ -415,8 +472,7 @@ class InFlight:
         if run.keeper is not None:
             run.keeper.landed(run)
             return False
-        self.ended.waiting.append(run)
-        return len(self.ended.waiting) == 1
+        return self.ended.add(run, now)
 
     def _made_room(self) -> None:
         """A run ended outside its runner: wake the runners, as others may start in its place."""
@@ -457,8 +513,11 @@ class Capacity:
             if flight.is_halted or len(flight.ended) > MOST_ENDED:
                 return NO_ROOM
             # Queued items of sweeps do not take room from rows: the two take turns.
-            items = sum(load.queued for load in flight.loads.values() if not load.has_rows)
-            queued = len(flight.queues) - items
+            # Neither do planned runs, which have not begun to wait for room.
+            apart = sum(
+                load.planned if load.has_rows else load.queued for load in flight.loads.values()
+            )
+            queued = len(flight.queues) - apart
             speed = sum(load.per_second for load in flight.loads.values())
             free = self._free() - queued
             total = free + int(speed * AHEAD_SECONDS)
@@ -481,7 +540,7 @@ class Capacity:
                 return 0
             free = load.limit - load.running - load.queued
             if load.is_rated:
-                return 0 if load.queued else max(0, free)
+                return load.room_ahead()
             ahead = free + int(load.per_second * AHEAD_SECONDS)
             return max(0, min(ahead, MOST_AHEAD - load.queued))
 

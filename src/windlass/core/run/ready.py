@@ -12,10 +12,12 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windlass.core.face import Site
+from windlass.core.run.plan import Plan
 from windlass.core.task.kind import CRON_KEY, Given, Kind
 from windlass.database.connection import Connection
 from windlass.value.outcome import SUCCESS, Failed, Outcome, Succeeded, describe, judge
 from windlass.value.payload import encode_result
+from windlass.value.rate import LATE
 from windlass.value.task import Claimed
 
 if TYPE_CHECKING:
@@ -115,6 +117,8 @@ class KindLoad:
         # Whether a breaker is about to open: nothing starts until that is written.
         self.is_tripped = False
         self.is_rated = kind.rate is not None
+        # How late a start may be, in microseconds: one that is later needs another moment.
+        self.late_after: float = LATE
         # Whether rows are taken only when they can start, as a loss costs too much.
         self.is_frail = kind.max_lost <= MOST_FRAIL
         self.limits(kind.concurrency, concurrency)
@@ -127,6 +131,8 @@ class KindLoad:
         self.observer: Observer | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.queued = 0
+        # How many of them wait for their moment.
+        self.planned = 0
         self.running = 0
         self.ended = 0
         self.per_second = 0.0
@@ -145,12 +151,22 @@ class KindLoad:
             return 0
         total = min(total, free) if self.is_frail else total
         free = self.limit - self.running - self.queued
-        if self.is_rated or self.is_frail:
-            # Rows that wait would start later than the rate allows, or be lost with the worker.
+        if self.is_frail:
+            # Rows that wait would be lost with the worker.
             return 0 if self.queued else min(total, free)
+        if self.is_rated:
+            return min(total, self.room_ahead())
         if not self.has_own_limit:
             return total
         return min(total, free + int(self.per_second * AHEAD_SECONDS))
+
+    def room_ahead(self) -> int:
+        """How many more runs of a kind with a rate could be planned."""
+        if self.queued > self.planned:
+            # It cannot start those whose moments have come.
+            return 0
+        ahead = max(self.limit, int(self.per_second * AHEAD_SECONDS))
+        return max(0, ahead - self.running - self.planned)
 
 
 class Room(NamedTuple):
@@ -269,6 +285,7 @@ class Run:
         "page",
         "refusal",
         "runner",
+        "start_at",
         "state",
         "task",
         "turns",
@@ -280,6 +297,8 @@ class Run:
         self.load = load
         self.kind = load.kind
         self.state = State.QUEUED
+        # The moment that a rate reserved for its start, on the monotonic clock in microseconds.
+        self.start_at: int | None = None
         self.began = 0.0
         self.deadline: float | None = None
         self.milliseconds = 0.0
@@ -431,22 +450,35 @@ class Queues:
     def __init__(self) -> None:
         self.asyncs = ReadyQueue()
         self.syncs = ReadyQueue()
+        # Those whose moment has not come.
+        self.plan = Plan()
 
     def __len__(self) -> int:
-        return self.asyncs.queued + self.syncs.queued
+        return self.asyncs.queued + self.syncs.queued + len(self.plan)
 
     def __iter__(self) -> Iterator[Run]:
+        yield from self.plan
         for ready in (self.asyncs, self.syncs):
             for rank in ready.order:
                 yield from ready.queues[rank]
 
     def put(self, run: Run) -> None:
         run.load.queued += 1
-        (self.asyncs if run.kind.is_async else self.syncs).put(run)
+        if run.start_at is None:
+            (self.asyncs if run.kind.is_async else self.syncs).put(run)
+        else:
+            self.plan.put(run)
+
+    def release(self, now: int) -> set[bool]:
+        """Let planned runs start whose moment has come; returns which runners to wake."""
+        due = self.plan.release(now)
+        for run in due:
+            (self.asyncs if run.kind.is_async else self.syncs).put(run)
+        return {run.kind.is_async for run in due}
 
     def drop(self, is_meant: Callable[[Run], bool]) -> list[Run]:
         """Remove and return all runs that are meant."""
-        dropped = self.asyncs.drop(is_meant) + self.syncs.drop(is_meant)
+        dropped = self.asyncs.drop(is_meant) + self.syncs.drop(is_meant) + self.plan.drop(is_meant)
         for run in dropped:
             run.load.queued -= 1
         return dropped

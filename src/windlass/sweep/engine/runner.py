@@ -330,6 +330,8 @@ class SweepRunner:
             runs += each.issue(share)
         if runs:
             runs[0].is_probe = allowed.is_probe
+            for run, moment in zip(runs, allowed.moments, strict=False):
+                run.start_at = moment
             in_flight.add_items(runs)
         gate.took(self.name, allowed, len(runs))
 
