@@ -200,7 +200,6 @@ class OwnersRead(Claims):
 
     def tend(self) -> bool:
         self._ring.settle()
-        self._gate.plan_again()
         if self._share is not self._ring.share:
             # A breaker may be probed with rows of new buckets.
             self._share = self._ring.share

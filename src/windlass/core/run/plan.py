@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 # Starts of one tick are at most this far apart, so that a fast rate does not wake for each.
 TOGETHER_SECONDS = 0.010
+PLAN_AGAIN_SECONDS = 0.05
 LONGEST_PAUSE = 60.0
 
 
@@ -48,22 +49,19 @@ class Plan:
         run.load.planned += 1
         heapq.heappush(self._runs, (run.start_at, run.number, run))
 
-    def release(self, now: int) -> list[Run]:
-        """Take the runs whose moment has come; those that are too late lose it."""
+    def release(self, now: int, *, room: int) -> list[Run]:
+        """Take up to `room` runs whose moment has come; those that cannot start lose it."""
         due: list[Run] = []
-        taken: defaultdict[KindLoad, int] = defaultdict(int)
         while self._runs and self._runs[0][0] <= now:
             moment, _, run = heapq.heappop(self._runs)
             load = run.load
-            ready = load.queued - load.planned + taken[load]
-            if load.running + ready >= load.limit or moment < now - load.late_after:
-                run.start_at = None
+            is_late = moment < now - load.late_after
+            if is_late or len(due) >= room or not load.startable():
                 self._lapsed[load].append(run)
                 continue
-            taken[load] += 1
+            # From now on it counts as one that waits for a runner.
+            load.planned -= 1
             due.append(run)
-        for run in due:
-            run.load.planned -= 1
         return due
 
     @property
@@ -99,16 +97,18 @@ class Plan:
 
 
 class Pacer(Loop):
-    """Lets planned runs start at their moments."""
+    """Lets planned runs start at their moments, and has those planned again that lost them."""
 
     name = "pacer"
 
-    def __init__(self, in_flight: InFlight) -> None:
+    def __init__(self, in_flight: InFlight, *, plan_again: Callable[[], bool]) -> None:
         super().__init__()
         self._in_flight = in_flight
+        self._plan_again = plan_again
 
     def tick(self) -> float:
+        pause = PLAN_AGAIN_SECONDS if self._plan_again() else LONGEST_PAUSE
         next_at = self._in_flight.release_planned()
-        if next_at is None:
-            return LONGEST_PAUSE
-        return max(TOGETHER_SECONDS, next_at / 1e6 - time.monotonic())
+        if next_at is not None:
+            pause = min(pause, max(TOGETHER_SECONDS, next_at / 1e6 - time.monotonic()))
+        return pause

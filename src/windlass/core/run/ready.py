@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windlass.core.face import Site
 from windlass.core.run.plan import Plan
+from windlass.core.run.trip import Trip
 from windlass.core.task.kind import CRON_KEY, Given, Kind
 from windlass.database.connection import Connection
+from windlass.value.downstream import Limited
 from windlass.value.outcome import SUCCESS, Failed, Outcome, Succeeded, describe, judge
 from windlass.value.payload import encode_result
 from windlass.value.rate import LATE
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from windlass.core.run.log import RunLog
+    from windlass.core.run.permit import Pool
     from windlass.core.trace.recorder import PageSpan
 
 # A worker that has not asked again for this long no longer wants a slot.
@@ -119,6 +122,13 @@ class KindLoad:
         self.is_rated = kind.rate is not None
         # How late a start may be, in microseconds: one that is later needs another moment.
         self.late_after: float = LATE
+        # The names of its limits: its own, and those of its downstreams.
+        self.names = (kind.name, *(each.name for each in kind.downstreams))
+        limited: tuple[Limited, ...] = (kind, *kind.downstreams)
+        self.breakers = [(each.name, each.breaker) for each in limited if each.breaker is not None]
+        # The permits that each run needs, and the errors in a row that its runs count for.
+        self.pools: tuple[Pool, ...] = ()
+        self.trips: tuple[Trip, ...] = ()
         # Whether rows are taken only when they can start, as a loss costs too much.
         self.is_frail = kind.max_lost <= MOST_FRAIL
         self.limits(kind.concurrency, concurrency)
@@ -145,6 +155,30 @@ class KindLoad:
         self.has_own_limit = own is not None
         self.limit = min(own or concurrency, concurrency)
 
+    @property
+    def has_tripped(self) -> bool:
+        """Whether a breaker is open, or about to open, by what has ended here."""
+        return any(trip.is_tripped for trip in self.trips)
+
+    def take_permits(self, run: Run) -> bool:
+        """Whether a run may start now: no breaker stops it, and it has a permit of each pool."""
+        if self.has_tripped and not run.is_probe:
+            return False
+        return self.use_permits()
+
+    def use_permits(self) -> bool:
+        """Use a permit of each pool; False, and none is used, if one is missing."""
+        for index, pool in enumerate(self.pools):
+            if not pool.take():
+                for taken in self.pools[:index]:
+                    taken.give_back()
+                return False
+        return True
+
+    def give_back_permits(self) -> None:
+        for pool in self.pools:
+            pool.give_back()
+
     def room(self, total: int, *, free: int) -> int:
         """How many more of this kind could start soon, of `total` in all and `free` at once."""
         if not self.is_open:
@@ -159,6 +193,15 @@ class KindLoad:
         if not self.has_own_limit:
             return total
         return min(total, free + int(self.per_second * AHEAD_SECONDS))
+
+    def startable(self) -> int:
+        """How many more runs could start now."""
+        is_held = not self.is_open or self.is_tripped or any(each.is_tripped for each in self.trips)
+        frees = [pool.free for pool in self.pools]
+        free = self.limit - self.running - (self.queued - self.planned)
+        return (
+            0 if is_held else max(0, min(free, *(each for each in frees if each is not None), free))
+        )
 
     def room_ahead(self) -> int:
         """How many more runs of a kind with a rate could be planned."""
@@ -408,7 +451,10 @@ class ReadyQueue:
             load = queue[0].load
             if load.running >= load.limit or not load.is_open or load.is_tripped:
                 continue
+            if (load.pools or load.trips) and not load.take_permits(queue[0]):
+                continue
             if load.budget is not None and not load.budget.take(load.holder, rank[2], load.limit):
+                load.give_back_permits()
                 continue
             run = queue.popleft()
             self.queued -= 1
@@ -469,9 +515,9 @@ class Queues:
         else:
             self.plan.put(run)
 
-    def release(self, now: int) -> set[bool]:
+    def release(self, now: int, *, room: int) -> set[bool]:
         """Let planned runs start whose moment has come; returns which runners to wake."""
-        due = self.plan.release(now)
+        due = self.plan.release(now, room=room)
         for run in due:
             (self.asyncs if run.kind.is_async else self.syncs).put(run)
         return {run.kind.is_async for run in due}

@@ -9,17 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from windlass.clock import SECOND, to_datetime
+from windlass.core.face import Site
 from windlass.core.finish.store import MINUTE
 from windlass.core.limit import store as limit_store
-from windlass.core.limit.gate import Breakers, Rates
+from windlass.core.limit.caller import Passage
+from windlass.core.limit.gate import Breakers
 from windlass.core.limit.store import Switch
-from windlass.core.limit.switch import held_back, setting_of
+from windlass.core.limit.switch import downstream_holds, held_back
 from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import KindLoad, failure, success
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.home import homes_of
 from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
 from windlass.core.task.hook import Hooks
-from windlass.core.task.kind import Kind
+from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import Count
 from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
@@ -34,8 +38,6 @@ from windlass.value.outcome import Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.value.status import Status
 from windlass.value.twin import in_background, in_thread, twin
 
-LOOK_SECONDS = 0.01
-
 
 @dataclass(frozen=True)
 class PreparedVisit:
@@ -45,6 +47,8 @@ class PreparedVisit:
     text: str
     run: ItemRun
     deadline: float
+    # Its way through the limits; it must leave when its handler has ended.
+    passage: Passage
 
 
 @dataclass(frozen=True)
@@ -53,10 +57,11 @@ class SweepVisitor:
 
     shard: Shard
     kind: Kind
-    share: float
+    fleet: Fleet
     fresh: int | None
     timeout: int
     hooks: Hooks
+    dead_after: int
 
     def visit(self, key: Key) -> SweepVisit:
         """Run the item now, in this process, unless its last visit is at most `fresh` ago."""
@@ -69,6 +74,8 @@ class SweepVisitor:
             done = in_thread(lambda: _acall(run))
         else:
             done = in_background(lambda: _call(run), "visit")
+        # Not at the time-out: a sync handler goes on.
+        done.add_done_callback(lambda _done: prepared.passage.leave())
         try:
             outcome = done.result(max(0.0, prepared.deadline - time.monotonic()))
         except TimeoutError:
@@ -87,18 +94,24 @@ class SweepVisitor:
             outcome = await asyncio.wait_for(_acall(prepared.run), left)
         except TimeoutError:
             raise self._late(key) from None
+        finally:
+            await twin(prepared.passage.leave)
         return await twin(self._record, prepared, outcome)
 
     def _prepare(self, key: Key) -> PreparedVisit | SweepVisit:
         deadline = time.monotonic() + self.timeout / SECOND
         name, now = self.kind.name, self.shard.clock.now()
         text = encode_key(key, what=f"sweep {name!r}")
-        held = self.shard.database.read(lambda connection: limit_store.switch_of(connection, name))
+        switches = self.shard.database.read(limit_store.switches)
+        held = switches.get(name, Switch(name))
         last = self._fresh(text, now)
         if last is not None:
             return self._view(key, last, is_new=False)
         if held.off or (self.kind.breaker is not None and held.breaker.is_open):
             raise HeldBack(name, held_back(self.kind, held, now=now) or "held back")
+        why = downstream_holds(self.kind, switches, now=now)
+        if why is not None:
+            raise HeldBack(name, why)
         row = find_row(self.kind, terms_of(self.kind).source, key)
         if row is None:
             raise ItemNotFound(name, shown(key), of="sweep")
@@ -108,11 +121,13 @@ class SweepVisitor:
         last = None if own == text else self._fresh(own, now)
         if last is not None:
             return self._view(known, last, is_new=False)
-        self._wait_for_rate(held, deadline, key)
+        passage = self._passage()
+        if passage.enter(deadline) is None:
+            raise self._late(key)
         task = claimed(name, 0, batch=0, worker=0, now=now)
         load = KindLoad(self.kind, 1)
         load.observer = observer_of(self.kind, self.hooks)
-        return PreparedVisit(known, own, ItemRun(task, load, [row]), deadline)
+        return PreparedVisit(known, own, ItemRun(task, load, [row]), deadline, passage)
 
     def _fresh(self, text: str, now: int) -> Visited | None:
         """The last visit, if it is at most `fresh` ago."""
@@ -126,18 +141,15 @@ class SweepVisitor:
         # If it is in the future, the clock stepped back since, and its age is not known.
         return last if now - self.fresh <= last.visited_at <= now + SECOND else None
 
-    def _wait_for_rate(self, held: Switch, deadline: float, key: Key) -> None:
-        per_second = setting_of(self.kind, held).rate
-        if per_second is None:
-            return
-        name = self.kind.name
-        rates = Rates(self.shard.database, share=self.share)
-        rates.set(name, per_second)
-        while not rates.available(name):
-            if time.monotonic() > deadline:
-                raise self._late(key)
-            time.sleep(LOOK_SECONDS)
-        rates.spend(name, 1)
+    def _passage(self) -> Passage:
+        shard = self.shard
+        return Passage(
+            Site.at(shard, Registry()),
+            self.kind,
+            share=self.fleet.share,
+            homes=homes_of(self.fleet, shard, [self.kind]),
+            dead_after=self.dead_after,
+        )
 
     def _record(self, prepared: PreparedVisit, outcome: Outcome) -> SweepVisit:
         shard, kind, run = self.shard, self.kind, prepared.run
@@ -147,7 +159,10 @@ class SweepVisitor:
         what = Visited(now, status, error)
         number = shard.numbers.take()[0]
         run.outcome = outcome if isinstance(outcome, Succeeded) else Failed(error or "", "")
-        breakers = Breakers(shard.database, shard.clock, shard.numbers, worker=lambda: 0)
+        homes = homes_of(self.fleet, shard, [kind])
+        breakers = Breakers(
+            shard.database, shard.clock, shard.numbers, worker=lambda: 0, homes=homes
+        )
 
         def work(connection: Connection) -> None:
             dialect = shard.database.dialect
@@ -164,6 +179,7 @@ class SweepVisitor:
             breakers.note(connection, [run], {run.task.id}, now=now)
 
         shard.database.write(work)
+        breakers.note_elsewhere([run], {run.task.id})
         return self._view(prepared.key, what, is_new=True)
 
     @staticmethod
