@@ -108,10 +108,30 @@ def test_a_pace_asks_for_more_before_it_runs_out():
     pace = Pace()
     assert pace.is_running_out(0)
 
-    pace.add(grant(starts=5, interval=50_000.0))
+    pace.add(grant(starts=10, interval=50_000.0))
 
     assert not pace.is_running_out(0)
     assert pace.is_running_out(200_000)
+
+
+def test_moments_are_told_ahead_over_several_grants_and_each_is_spent_once():
+    pace = Pace()
+    pace.add(grant(begin=0, starts=3, interval=100.0))
+    pace.add(grant(begin=1_000, starts=3, interval=100.0))
+
+    first = pace.moments(0, until=1_100, most=4)
+    pace.spend(len(first))
+
+    assert first == [0, 100, 200, 1_000]
+    assert pace.moments(0, until=1_100) == [1_100]
+    assert pace.moments(0, until=2_000) == [1_100, 1_200]
+
+
+def test_moments_that_passed_unused_are_not_told():
+    pace = Pace()
+    pace.add(grant(begin=0, starts=10, interval=100_000.0))
+
+    assert pace.moments(500_000, until=650_000) == [500_000, 600_000]
 
 
 @given(

@@ -55,7 +55,7 @@ class Plan:
         while self._runs and self._runs[0][0] <= now:
             moment, _, run = heapq.heappop(self._runs)
             load = run.load
-            is_late = moment < now - load.late_after
+            is_late = load.is_rated and moment < now - load.late_after
             if is_late or len(due) >= room or not load.startable():
                 self._lapsed[load].append(run)
                 continue

@@ -196,12 +196,11 @@ class KindLoad:
 
     def startable(self) -> int:
         """How many more runs could start now."""
-        is_held = not self.is_open or self.is_tripped or any(each.is_tripped for each in self.trips)
-        frees = [pool.free for pool in self.pools]
+        if not self.is_open or self.is_tripped or any(each.is_tripped for each in self.trips):
+            return 0
         free = self.limit - self.running - (self.queued - self.planned)
-        return (
-            0 if is_held else max(0, min(free, *(each for each in frees if each is not None), free))
-        )
+        permitted = (pool.free for pool in self.pools)
+        return max(0, min([free, *(each for each in permitted if each is not None)]))
 
     def room_ahead(self) -> int:
         """How many more runs of a kind with a rate could be planned."""
@@ -510,7 +509,7 @@ class Queues:
 
     def put(self, run: Run) -> None:
         run.load.queued += 1
-        if run.start_at is None:
+        if run.start_at is None or run.start_at <= time.monotonic_ns() // 1_000:
             (self.asyncs if run.kind.is_async else self.syncs).put(run)
         else:
             self.plan.put(run)
