@@ -385,6 +385,9 @@ class Gate:
             is_probe = self._take_probes(broken)
             return Allowed(int(is_probe), is_probe=is_probe)
         if most and load.is_rated:
+            if load.planned and self._seconds_until_rate(load):
+                # Not yet: a read should serve several moments.
+                return Allowed(0)
             moments = self._moments(load, most)
             return Allowed(len(moments), moments=moments)
         return Allowed(most)
@@ -422,6 +425,12 @@ class Gate:
         # The rate was taken away just now.
         return [0] * most if found is None else found
 
+    def _seconds_until_rate(self, load: KindLoad) -> float:
+        """Seconds until it is worth to plan more starts."""
+        ahead = self._ahead(load) // 2
+        waits = (self.rates.seconds_until_one(name, ahead=ahead) for name in self._rated(load))
+        return max(waits, default=0.0)
+
     def _rated(self, load: KindLoad) -> list[str]:
         return [name for name in load.names if self.rates.has(name)]
 
@@ -449,8 +458,7 @@ class Gate:
 
     def _seconds_until_one(self, kind: str) -> float | None:
         load = self.in_flight.loads[kind]
-        ahead = self._ahead(load) // 2
-        waits = [self.rates.seconds_until_one(name, ahead=ahead) for name in self._rated(load)]
+        waits = [self._seconds_until_rate(load)] if self._rated(load) else []
         if any(pool.limit is not None for pool in load.pools):
             waits.append(PERMIT_SECONDS)
         return max(waits, default=None)
