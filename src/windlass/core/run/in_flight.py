@@ -259,15 +259,13 @@ class InFlight:
 
     def lapsed(self, load: KindLoad) -> tuple[int, int]:
         """How many planned runs of a kind have lost their moments, and how many could start."""
-        if not load.planned:
-            return 0, 0
         with self.lock:
-            return self.queues.plan.lapsed(load), load.startable()
+            return load.lapsed, load.startable() if load.lapsed else 0
 
     def plan_again(self, load: KindLoad, moments: Sequence[int]) -> int:
         """Give the runs that lost their moments the next ones; returns how many were given."""
         with self.lock:
-            given = moments[: self.queues.plan.lapsed(load)]
+            given = moments[: load.lapsed]
             self.queues.plan.plan_again(load, given)
         if given:
             self._on_planned()
@@ -537,6 +535,8 @@ class Capacity:
                 for name, load in flight.loads.items()
                 if load.has_rows
             }
+            # What is planned starts later, and takes no room from the others.
+            total += sum(room[name] for name, load in flight.loads.items() if load.is_planned)
             return Room(total, {name: count for name, count in room.items() if count > 0})
 
     def room_for_items(self, kind: str) -> int:

@@ -58,6 +58,7 @@ class Plan:
             is_late = load.is_rated and moment < now - load.late_after
             if is_late or len(due) >= room or not load.startable():
                 self._lapsed[load].append(run)
+                load.lapsed += 1
                 continue
             # From now on it counts as one that waits for a runner.
             load.planned -= 1
@@ -69,13 +70,10 @@ class Plan:
         """The first moment; None without one."""
         return self._runs[0][0] if self._runs else None
 
-    def lapsed(self, load: KindLoad) -> int:
-        """How many runs of a kind need another moment."""
-        return len(self._lapsed[load]) if load in self._lapsed else 0
-
     def plan_again(self, load: KindLoad, moments: Sequence[int]) -> None:
         """Give runs that lost their moments the next ones."""
         lapsed = self._lapsed[load]
+        load.lapsed -= len(moments)
         for moment in moments:
             run = lapsed.popleft()
             run.start_at = moment
@@ -91,6 +89,7 @@ class Plan:
         heapq.heapify(self._runs)
         for load, lapsed in self._lapsed.items():
             self._lapsed[load] = deque(run for run in lapsed if id(run) not in gone)
+            load.lapsed = len(self._lapsed[load])
         for run in dropped:
             run.load.planned -= 1
         return dropped

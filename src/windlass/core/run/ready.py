@@ -98,6 +98,7 @@ class Budget:
 
 
 AHEAD_SECONDS = 0.2
+MOST_PLANNED = 1_000
 RATE_WINDOW = 0.05
 SPEED_WINDOW = 0.2
 LEAST_BUSY = 0.001
@@ -141,8 +142,9 @@ class KindLoad:
         self.observer: Observer | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.queued = 0
-        # How many of them wait for their moment.
+        # How many of them wait for their moment, and how many of those have lost it.
         self.planned = 0
+        self.lapsed = 0
         self.running = 0
         self.ended = 0
         self.per_second = 0.0
@@ -189,10 +191,15 @@ class KindLoad:
             # Rows that wait would be lost with the worker.
             return 0 if self.queued else min(total, free)
         if self.is_rated:
-            return min(total, self.room_ahead())
+            return self.room_ahead()
         if not self.has_own_limit:
             return total
         return min(total, free + int(self.per_second * AHEAD_SECONDS))
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether its rows are fetched ahead of their moments."""
+        return self.is_rated and self.has_rows and not self.is_frail
 
     def startable(self) -> int:
         """How many more runs could start now."""
@@ -204,11 +211,10 @@ class KindLoad:
 
     def room_ahead(self) -> int:
         """How many more runs of a kind with a rate could be planned."""
-        if self.queued > self.planned:
-            # It cannot start those whose moments have come.
+        if self.lapsed or self.queued > self.planned:
+            # It cannot even start those whose moments have come.
             return 0
-        ahead = max(self.limit, int(self.per_second * AHEAD_SECONDS))
-        return max(0, ahead - self.running - self.planned)
+        return MOST_PLANNED - self.planned
 
 
 class Room(NamedTuple):
