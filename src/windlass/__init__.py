@@ -82,6 +82,7 @@ __all__ = [
     "Node",
     "NodeView",
     "NotSerializable",
+    "Overloaded",
     "Pages",
     "PastTime",
     "PayloadTooLarge",

@@ -98,6 +98,10 @@ WORDS: dict[str, tuple[int, str]] = {
         f"task {{kind}} {{task}} failed{TRY}: {{error}}",
     ),
     "task.cancelled": (logging.INFO, "task {kind} {task} was cancelled[: {reason}]"),
+    "task.overloaded": (
+        logging.INFO,
+        "task {kind} {task} met an overload and runs again in {seconds} s: {why}",
+    ),
     "task.snoozed": (logging.DEBUG, "task {kind} {task} was snoozed for {seconds} s"),
     "task.rescued": (
         logging.WARNING,
@@ -172,6 +176,10 @@ WORDS: dict[str, tuple[int, str]] = {
     "sweep.abandoned": (
         logging.WARNING,
         "round {round} of sweep {sweep} was abandoned after {done} rows: its source has changed",
+    ),
+    "sweep.overloaded": (
+        logging.INFO,
+        "sweep {sweep}: {items} items met an overload and are tried again",
     ),
     "sweep.failed": (
         logging.ERROR,

@@ -341,6 +341,40 @@ visit = _table(
     Index("windlass_visit_visited", "visited_at"),
 )
 
+# Visits of single keys of sweeps that are asked for, or that run: then they have a batch. A worker
+# that runs one is named; a caller that runs one holds it until a moment.
+visit_request = _table(
+    "visit_request",
+    key(sweep=Exact(100), key_hash=Exact(32)),
+    required(item_key=Exact(1000), asked_at=BigInteger),
+    optional(fresh=BigInteger, batch=BigInteger, worker=BigInteger, held_until=BigInteger),
+    Index("windlass_visit_request_asked", "sweep", "asked_at"),
+    partial_index("windlass_visit_request_worker", "worker", where="worker is not null"),
+)
+
+# Keys that rounds of sweeps did of late, for visits that ask how fresh they are.
+sweep_done = _table(
+    "sweep_done",
+    key(sweep=Exact(100), key_hash=Exact(32)),
+    required(done_at=BigInteger),
+    Index("windlass_sweep_done_at", "sweep", "done_at"),
+)
+
+# The longest `fresh` that visits of a sweep ask for, and when one asked last.
+sweep_fresh = _table(
+    "sweep_fresh",
+    key(sweep=Exact(100)),
+    required(fresh=BigInteger, asked_at=BigInteger),
+)
+
+# Rows whose runs met an overload: since when, when last, and how often.
+overload = _table(
+    "overload",
+    key(task_id=Number),
+    required(kind=Exact(100), since=BigInteger, last_at=BigInteger, times=BigInteger),
+    Index("windlass_overload_kind", "kind", "since"),
+)
+
 # The stock of each SKU. The checks are a second guard: the statements have their own.
 stock = _table(
     "stock",

@@ -208,6 +208,8 @@ class Terms:
     schedule: Schedule | None = None
     period: Period | None = None
     priority: int = 0
+    # Whether HTTP answers 429 and 503 say that the other side is overloaded.
+    heeds_http: bool = False
 
 
 class LogLine(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from windlass import telemetry
 from windlass.core.face import Ended, Ending, Site
 from windlass.core.finish import store as finish_store
 from windlass.core.finish.callback import Callbacks, has_callbacks
-from windlass.core.finish.store import MINUTE, FailureRow, Group, LogRow, PoisonAlert
+from windlass.core.finish.store import MINUTE, FailureRow, Group, LogRow, OverloadRow, PoisonAlert
 from windlass.core.limit.gate import Breakers, Move
 from windlass.core.loop import Loop
 from windlass.core.run.in_flight import InFlight
@@ -247,6 +247,9 @@ class Finish(Loop):
                 telemetry.emit("task.failed", cause, **facts)
             case Cancelled():
                 telemetry.emit("task.cancelled", **facts, reason=outcome.reason)
+            case Snoozed(overload=str()):
+                seconds = outcome.delay / 1e6
+                telemetry.emit("task.overloaded", **facts, why=outcome.overload, seconds=seconds)
             case Snoozed():
                 telemetry.emit("task.snoozed", **facts, seconds=outcome.delay / 1e6)
 
@@ -424,6 +427,8 @@ def _settle(runs: Sequence[Run], group: Group, *, now: int, numbers: Iterator[in
             group.changes.append(change)
         if isinstance(outcome, Failed | Retried):
             group.failures.append(_failure_row(run, outcome, next(numbers), now))
+        if isinstance(outcome, Snoozed) and outcome.overload is not None:
+            group.overloads.append(OverloadRow(task.id, run.kind.name))
         if run.log and change is not None:
             group.logs.append(_log_row(run, run.log, next(numbers), now))
         if run.is_poison and isinstance(outcome, Failed):

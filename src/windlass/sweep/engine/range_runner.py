@@ -27,7 +27,7 @@ from windlass.sweep.engine.reader import Reading, ReadRequest, Row, known_by
 from windlass.sweep.model import Range, terms_of
 from windlass.sweep.store.failed_item import FailedItem
 from windlass.sweep.store.range import Save
-from windlass.value.outcome import Cancelled, Failed, Retried, Snoozed, Succeeded
+from windlass.value.outcome import Cancelled, Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.value.task import Claimed
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ OVER = (Succeeded, Failed, Cancelled)
 class ItemRun(Run):
     """One call of the handler of a sweep, with one row or several."""
 
-    __slots__ = ("is_again", "is_last", "last", "retry_at", "rows")
+    __slots__ = ("is_again", "is_last", "is_put_off", "last", "retry_at", "rows")
 
     def __init__(
         self, task: Claimed, load: KindLoad, rows: Sequence[Row], *, keeper: Keeper | None = None
@@ -68,6 +68,8 @@ class ItemRun(Run):
         self.is_last = False
         # When it is retried, if it is kept as a failed item until then.
         self.retry_at: int | None = None
+        # Whether it is kept so because it was put off: it has not failed.
+        self.is_put_off = False
 
     @property
     def key(self) -> str | None:
@@ -127,8 +129,7 @@ class WaitingItems:
         """Forget the delayed runs; each with its error and the time of its next try."""
         delayed, self.delayed = self.delayed, []
         for due_at, _, run in delayed:
-            error = run.outcome.error if isinstance(run.outcome, Retried) else "it was put off"
-            yield run, error, due_at
+            yield run, _why_delayed(run.outcome), due_at
 
     @property
     def has_due(self) -> bool:
@@ -137,6 +138,15 @@ class WaitingItems:
 
     def __len__(self) -> int:
         return len(self.ready) + len(self.delayed)
+
+
+def _why_delayed(outcome: Outcome | None) -> str:
+    match outcome:
+        case Retried():
+            return outcome.error
+        case Snoozed(overload=str()):
+            return f"it was put off: {outcome.overload}"
+    return "it was put off"
 
 
 def claimed(kind: str, number: int, *, batch: int, worker: int, now: int) -> Claimed:
@@ -164,6 +174,8 @@ class Tally:
     done: int = 0
     failed: int = 0
     retried: int = 0
+    # Runs that met an overload; they count as nothing else.
+    overloaded: int = 0
     milliseconds: float = 0.0
     # Of each run, for metrics.
     durations: list[float] = field(default_factory=list)
@@ -175,6 +187,7 @@ class Tally:
     def note(self, run: Run, rows: int) -> None:
         """Count how a run ended. A snoozed run counts only if it is the probe of a breaker."""
         if isinstance(run.outcome, Snoozed):
+            self.overloaded += run.outcome.overload is not None
             if run.is_probe:
                 self.outcomes.append(copy(run))
             return
@@ -209,7 +222,8 @@ class Tally:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.done or self.failed or self.retried or self.outcomes)
+        counts = self.done, self.failed, self.retried, self.overloaded
+        return not (any(counts) or self.outcomes)
 
     def successor(self) -> Tally:
         """An empty tally that continues to count errors in a row."""
@@ -398,8 +412,8 @@ class RangeRunner:
         For a worker that does not wait: otherwise everything that ran beyond them would run again.
         """
         for run, error, due_at in self._waiting.give_up_delayed():
-            tries = run.task.attempt - int(isinstance(run.outcome, Retried))
-            run.task = replace(run.task, attempt=tries)
+            run.is_put_off = isinstance(run.outcome, Snoozed)
+            run.task = replace(run.task, attempt=run.task.attempt - 1)
             run.outcome, run.state = Failed(error, error), State.ENDED
             run.retry_at = due_at
 
@@ -439,7 +453,7 @@ class RangeRunner:
             run = window.popleft()
             rows = len(run.rows)
             if isinstance(run.outcome, Failed):
-                self._failed += rows
+                self._failed += 0 if run.is_put_off else rows
                 self._failures.append((run, run.outcome.error))
             else:
                 self.done += rows

@@ -189,15 +189,17 @@ class SweepRunner:
         """A range was saved; report its failed items."""
         error = each.first_error
         each.saved(save)
-        if save.failures:
+        # One that was put off before its first try ended has not failed.
+        failures = [failure for failure in save.failures if failure.tries]
+        if failures:
             telemetry.emit(
                 "range.set_aside",
                 error,
                 sweep=self.name,
                 range=save.id,
-                items=len(save.failures),
-                key=save.failures[0].item_key,
-                error=save.failures[0].error,
+                items=len(failures),
+                key=failures[0].item_key,
+                error=failures[0].error,
             )
 
     def alert_of_stragglers(self) -> None:

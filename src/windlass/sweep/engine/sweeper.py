@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 
+from windlass import telemetry
 from windlass.core.face import FaceLoop, Workplace
 from windlass.core.finish.store import MINUTE
 from windlass.core.limit.gate import Move
@@ -227,6 +229,7 @@ class Sweeper(FaceLoop):
         self._obey(moves if is_alive else [])
         if is_alive:
             self._measure(tallies, now)
+        _report_overloads(tallies)
         self.failed += sum(tally.failed for _, tally in tallies)
         self.done += sum(tally.done + tally.failed for _, tally in tallies)
         for runner, each, save in saves:
@@ -295,6 +298,14 @@ class Sweeper(FaceLoop):
             lost=0,
             tries=2,
         )
+
+
+def _report_overloads(tallies: list[tuple[SweepRunner, Tally]]) -> None:
+    items = Counter[str]()
+    for runner, tally in tallies:
+        items[runner.name] += tally.overloaded
+    for name, count in (+items).items():
+        telemetry.emit("sweep.overloaded", sweep=name, items=count)
 
 
 def _counts(tallies: list[tuple[SweepRunner, Tally]], worker: int, now: int) -> list[Count]:

@@ -19,6 +19,7 @@ from windlass.core.alert import store as alert_store
 from windlass.core.alert.model import Trouble, cause_of
 from windlass.core.cron import store as cron
 from windlass.core.face import Site
+from windlass.core.finish import store as finish_store
 from windlass.core.finish.store import MINUTE
 from windlass.core.limit import store as limit_store
 from windlass.core.limit.store import Switch
@@ -240,9 +241,17 @@ def _held_up(look: Look) -> Iterator[Trouble]:
     until = {name: kind.due_until(look.now) for name, kind in free.items() if kind.has_rows}
     dialect = look.site.database.dialect
     oldest = store.oldest_due(look.connection, dialect, until)
+    # Each overload moves the due time of its row, but the row is as late as it is.
+    tasks = [name for name in until if free[name].period is None and not free[name].schedule]
+    overloaded = finish_store.overloaded_since(look.connection, tasks)
     for name, kind in free.items():
         if is_sweep(kind):
             yield from _unserved_sweep(look, name)
+            continue
+        if look.now - overloaded.get(name, look.now) > _late_after(look, kind):
+            since = format_duration((look.now - overloaded[name]) // SECOND * SECOND)
+            text = f"what {name!r} calls is overloaded: a row of it is put off since {since}"
+            yield Trouble("late", name, f"{text}; see: windlass status")
             continue
         if name not in oldest:
             continue

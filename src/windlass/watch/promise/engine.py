@@ -253,6 +253,7 @@ class PromiseReader:
             for found in (
                 store.running_since(self.connection, kind.name),
                 store.retried_since(self.connection, kind.name),
+                store.overloaded_since(self.connection, kind.name),
             )
             if found is not None
         ]
