@@ -348,6 +348,7 @@ visit_request = _table(
     key(sweep=Exact(100), key_hash=Exact(32)),
     required(item_key=Exact(1000), asked_at=BigInteger),
     optional(fresh=BigInteger, batch=BigInteger, worker=BigInteger, held_until=BigInteger),
+    zero(lost=SmallInteger),
     Index("windlass_visit_request_asked", "sweep", "asked_at"),
     partial_index("windlass_visit_request_worker", "worker", where="worker is not null"),
 )

@@ -60,10 +60,11 @@ class Grant(NamedTuple):
         return self.begin + round(self.starts * self.interval)
 
 
-def reserve(next_at: int, *, per_second: float, now: int) -> Reserved:
+def reserve(next_at: int, *, per_second: float, now: int, most: int | None = None) -> Reserved:
     """Reserve moments from `next_at`, the first free one, unless that is far in the future.
 
-    Moments in the far future stay free for the workers that are alive then.
+    Moments in the far future stay free for the workers that are alive then. At most `most` are
+    reserved.
     """
     interval = 1_000_000 / (per_second * CAUTION)
     # No reservation ends later than this, unless the clock stepped back since.
@@ -71,7 +72,8 @@ def reserve(next_at: int, *, per_second: float, now: int) -> Reserved:
     begin = max(min(next_at, latest), now)
     if begin > now + HORIZON:
         return Reserved(None, begin)
-    grant = Grant(begin, max(1, int(SLICE / interval)), interval)
+    starts = max(1, int(SLICE / interval))
+    grant = Grant(begin, starts if most is None else min(most, starts), interval)
     return Reserved(grant, grant.end)
 
 

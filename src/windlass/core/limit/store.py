@@ -137,7 +137,12 @@ class Measured(NamedTuple):
 
 
 def reserve_starts(
-    connection: Connection, dialect: Dialect, kind: str, *, per_second: float
+    connection: Connection,
+    dialect: Dialect,
+    kind: str,
+    *,
+    per_second: float,
+    most: int | None = None,
 ) -> Measured:
     """Reserve the next free start times for the caller, unless they are too far in the future."""
     query = select(rate.c.next_at, rate.c.per_second).where(rate.c.kind == kind).with_for_update()
@@ -150,7 +155,7 @@ def reserve_starts(
     if row.per_second != per_second:
         # Workers learn the new rate within one slice: reservations at the old rate end then.
         next_at = min(next_at, now + model.SLICE)
-    reserved = model.reserve(next_at, per_second=per_second, now=now)
+    reserved = model.reserve(next_at, per_second=per_second, now=now, most=most)
     if reserved.next_at != row.next_at or row.per_second != per_second:
         values = {"next_at": reserved.next_at, "per_second": per_second}
         connection.execute(update(rate).where(rate.c.kind == kind).values(values))

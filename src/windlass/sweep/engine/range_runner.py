@@ -44,6 +44,10 @@ LONGEST_WINDOW = 20_000
 STEADY = 0.7
 # In memory only, and larger than any number in a database.
 NUMBERS = count(1 << 63)
+# How many items of each range are noted for visits that ask how fresh they are. All are noted if
+# visits have asked, up to so many in one save.
+FIRST_NOTED = 1_000
+MOST_NOTED = 5_000
 # The outcomes of items that will not be tried again.
 OVER = (Succeeded, Failed, Cancelled)
 
@@ -183,6 +187,16 @@ class Tally:
     outcomes: list[Run] = field(default_factory=list)
     errors_in_a_row: int = 0
     enough_errors: int | None = None
+    # The keys of rows that were done, and when the first of them was.
+    did: list[Key] = field(default_factory=list)
+    did_since: int = 0
+
+    def note_done(self, rows: Sequence[Row], at: int) -> None:
+        """Remember the keys of rows that were done `at`, unless there are very many."""
+        if not self.did:
+            self.did_since = at
+        if len(self.did) < MOST_NOTED:
+            self.did.extend(key for key, _ in rows)
 
     def note(self, run: Run, rows: int) -> None:
         """Count how a run ended. A snoozed run counts only if it is the probe of a breaker."""
@@ -269,6 +283,10 @@ class RangeRunner:
         self.done, self._failed, self._repeated = found.done, found.failed, found.repeated
         self._failures: list[tuple[ItemRun, str]] = []
         self.tally = Tally()
+        self._clock = clock
+        self.notes_all = False
+        # Rows that were done since it is here.
+        self._noted = found.done
         self._waiting = WaitingItems(clock)
         self._entries: deque[ReadRows] = deque()
         # The spans of pages that have not ended.
@@ -388,6 +406,9 @@ class RangeRunner:
         self.tally.note(run, len(run.rows))
         if isinstance(run.outcome, Retried | Snoozed):
             self._waiting.delay(run, run.outcome)
+        elif isinstance(run.outcome, Succeeded) and (self.notes_all or self._noted < FIRST_NOTED):
+            self._noted += len(run.rows)
+            self.tally.note_done(run.rows, self._clock.now())
         if self.tally.opens_breaker:
             self.load.is_tripped = True
         if not self.load.queued or self.load.is_tripped:

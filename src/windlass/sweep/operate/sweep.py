@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
@@ -33,12 +33,14 @@ from windlass.sweep.model import (
     is_sweep,
     terms_of,
 )
+from windlass.sweep.operate.soon import AskedVisits
 from windlass.sweep.operate.visit import SweepVisitor
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as range_store
 from windlass.sweep.store import sweep as store
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.twin import awaited, in_thread, twin
+from windlass.value.visit import VisitSoon
 from windlass.view.audit import Audit
 
 P = ParamSpec("P")
@@ -66,6 +68,7 @@ class Sweeps:
     # A worker that only retries failed items.
     worker_for: Callable[[Shard, Kind], Runnable]
     hooks: Hooks
+    asked: AskedVisits = field(default_factory=AskedVisits)
 
     def listing(self, kinds: Iterable[Kind]) -> list[Progress]:
         """How far the sweeps among these kinds are, by name."""
@@ -202,11 +205,23 @@ class Sweep(Generic[P, R]):
     ) -> SweepVisit:
         """Run the item with this key now, in this process, and return its result.
 
-        If its last visit is at most `fresh` ago, it returns that result. Only visits count here: a
-        sweep keeps no row for each item that a round ran. A visit counts against the rate. Raises
-        ResultTimeout, ItemNotFound, or HeldBack if the sweep is paused or its breaker is open.
+        If it was visited, or a round did it, at most `fresh` ago, it returns that result. Of many
+        callers at once one runs it, and the others get its result. A visit counts against the rate.
+        Raises ResultTimeout, ItemNotFound, or HeldBack if the sweep is paused, its breaker is open
+        or the handler raised Overloaded.
         """
         return self._visitor(fresh, timeout).visit(key)
+
+    def visit_soon(self, key: Key, *, fresh: Duration | None = None) -> VisitSoon:
+        """Have a worker run the item with this key soon, and return at once.
+
+        Does nothing if that is asked for already, or if it was done at most `fresh` ago, or if very
+        many visits of the sweep wait. What holds the sweep back holds the visit back, too.
+        """
+        fresh_for = optional_duration(fresh, f"sweep {self.kind!r}: fresh", zero=True)
+        shard = self._sweeps.at(self._kind)
+        self._sweeps.asked.want_fresh(shard, self._kind, fresh_for)
+        return self._sweeps.asked.ask(shard, self._kind, key, fresh=fresh_for)
 
     aranges = awaited(ranges)
     asplit = awaited(split)
@@ -218,6 +233,7 @@ class Sweep(Generic[P, R]):
     afailures = awaited(failures)
     aretry_failures = awaited(retry_failures)
     aaudit = awaited(audit)
+    avisit_soon = awaited(visit_soon)
 
     async def avisit(
         self, key: Key, *, fresh: Duration | None = None, timeout: Duration = VISIT_TIMEOUT
@@ -235,11 +251,14 @@ class Sweep(Generic[P, R]):
 
     def _visitor(self, fresh: Duration | None, timeout: Duration) -> SweepVisitor:
         what = f"sweep {self.kind!r}"
+        fresh_for = optional_duration(fresh, f"{what}: fresh", zero=True)
+        shard = self._sweeps.at(self._kind)
+        self._sweeps.asked.want_fresh(shard, self._kind, fresh_for)
         return SweepVisitor(
-            self._sweeps.at(self._kind),
+            shard,
             self._kind,
             share=self._sweeps.fleet.share,
-            fresh=optional_duration(fresh, f"{what}: fresh", zero=True),
+            fresh=fresh_for,
             timeout=parse_duration(timeout, what=f"{what}: timeout"),
             hooks=self._sweeps.hooks,
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from alembic import op
-from sqlalchemy import BigInteger, Index
+from sqlalchemy import BigInteger, Index, SmallInteger
 
 from windlass.database.column import (
     OPTIONS,
@@ -14,6 +14,7 @@ from windlass.database.column import (
     optional,
     partial_index,
     required,
+    zero,
 )
 
 revision = "0010"
@@ -27,6 +28,7 @@ def upgrade() -> None:
         key(sweep=Exact(100), key_hash=Exact(32)),
         required(item_key=Exact(1000), asked_at=BigInteger),
         optional(fresh=BigInteger, batch=BigInteger, worker=BigInteger, held_until=BigInteger),
+        zero(lost=SmallInteger),
         Index("windlass_visit_request_asked", "sweep", "asked_at"),
         partial_index("windlass_visit_request_worker", "worker", where="worker is not null"),
     )
