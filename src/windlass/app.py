@@ -18,8 +18,10 @@ from windlass.control.engine.run import ControlRun, controlled
 from windlass.control.model.argument import Expiry
 from windlass.core.face import Faces
 from windlass.core.fetch.claim import Only
+from windlass.core.limit.declare import DownstreamDeclarer
 from windlass.core.ring.member import parse as parse_members
 from windlass.core.shard.fleet import make_fleet
+from windlass.core.shard.home import homes_of
 from windlass.core.shard.route import Router
 from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import How, Task, TaskRef
@@ -152,8 +154,10 @@ class App:
         self.rolling_tools = RollingTools(
             self.fleet, self.clock, self._worker_for, self.settings.dead_after
         )
-        self.sweeps = Sweeps(self.fleet, self, self._retrier_for, self.registry.hooks)
+        dead, hooks = self.settings.dead_after, self.registry.hooks
+        self.sweeps = Sweeps(self.fleet, self, self._retrier_for, hooks, dead)
         self.control = Controls(self.fleet)
+        self.downstream = DownstreamDeclarer(self.registry)
         self.flows = Flows(RunFinder(self.fleet, self.registry), self._router)
         self.flow = FlowDeclarer(self.registry, self.flows)
         self.flow_template = Templates(self.fleet, self.registry, self.flow)
@@ -292,9 +296,7 @@ class App:
         return Task(self, self._add(function, options))
 
     def _add(self, function: Callable[..., Any], options: Options) -> Kind:
-        kind = make_kind(function, options)
-        self.registry.add(kind)
-        return kind
+        return self.registry.add(make_kind(function, options))
 
     # Hooks
 
@@ -432,9 +434,9 @@ class App:
         self._switch(kind, "set", partial(switch.set_, changes=changes))
 
     def _switch(self, kind: str, done: str, change: Callable[[Shard, str], object]) -> None:
-        name = self.registry.get(kind).name
+        name = self.registry.limited(kind).name
         self.prepare()
-        self.fleet.everywhere(lambda shard: change(shard, name), what=f"kind {name!r} is {done}")
+        self.fleet.everywhere(lambda shard: change(shard, name), what=f"{name!r} is {done}")
         for shard in self.fleet.shards:
             shard.bell.ring_here()
 
@@ -498,12 +500,14 @@ class App:
     def _worker_for(self, shard: Shard, kind: Kind, only: Only) -> Worker:
         """A worker that runs one row."""
         settings = replace(self.settings, concurrency=1, until_idle=True)
-        return Worker(shard, self.registry, {kind.name: kind}, settings, only=only)
+        homes = homes_of(self.fleet, shard, [kind])
+        return Worker(shard, self.registry, {kind.name: kind}, settings, only=only, homes=homes)
 
     def _retrier_for(self, shard: Shard, kind: Kind) -> Worker:
         """A worker that only retries the failed items of a sweep."""
         settings = replace(self.settings, until_idle=True, only_asked=True)
-        return Worker(shard, self.registry, {kind.name: kind}, settings)
+        homes = homes_of(self.fleet, shard, [kind])
+        return Worker(shard, self.registry, {kind.name: kind}, settings, homes=homes)
 
     def drain(self) -> None:
         """Run everything that is due now, in this process; for tests and scripts.

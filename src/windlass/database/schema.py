@@ -226,6 +226,24 @@ rate = _table(
     required(next_at=BigInteger, per_second=Double),
 )
 
+# The limits of the fleet: a row to lock when permits are taken, and what the limits are lowered to
+# now; null is as declared or set.
+limit = _table(
+    "limit",
+    key(name=Exact(100)),
+    optional(rate_now=Double, concurrency_now=Integer),
+)
+
+# How many runs of a downstream, or of a kind with total_concurrency, each worker may have. The row
+# of a worker that has left does not count.
+permit = _table(
+    "permit",
+    key(name=Exact(100), worker=BigInteger),
+    zero(held=Integer, wanted=Integer),
+    optional(waits_since=BigInteger),
+    required(seen_at=BigInteger),
+)
+
 # The number of items of rolling kinds, as a sum of changes. Each transaction appends its change, so
 # none waits for another. Maintenance adds up the changes of a kind.
 tally = _table(

@@ -37,6 +37,7 @@ from windlass.external.model import (
     is_handle,
     submit_of,
 )
+from windlass.value.downstream import DownstreamOption
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.payload import encode_result
@@ -73,6 +74,8 @@ class Externals:
         keep_failed: Duration | None = None,
         window: str | None = None,
         breaker: str | None = BREAKER,
+        downstream: DownstreamOption = None,
+        total_concurrency: int | None = None,
     ) -> Task[..., Any]:
         """Declare a system that executes tasks elsewhere; its tasks are submitted to it.
 
@@ -106,13 +109,13 @@ class Externals:
             keep_failed=keep_failed,
             window=window,
             breaker=breaker,
+            downstream=downstream,
+            total_concurrency=total_concurrency,
             face="external",
             face_terms=terms,
             hands_over=True,
         )
-        kind = make_kind(_handler(name, terms), options)
-        self.registry.add(kind)
-        return Task(self.app, kind)
+        return Task(self.app, self.registry.add(make_kind(_handler(name, terms), options)))
 
     def notify(
         self,

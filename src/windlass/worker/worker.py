@@ -18,7 +18,10 @@ from windlass.core.fetch.claim import Claims, OneClaim, Only
 from windlass.core.fetch.fetcher import Fetcher, HandOff
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.finish.finish import Finish
-from windlass.core.limit.gate import Breakers, Gate, Rates
+from windlass.core.limit.gate import NOWHERE, Breakers, Gate, Rates
+from windlass.core.limit.permit.guest import Place
+from windlass.core.limit.permit.pools import make_limits
+from windlass.core.limit.permit.store import MIGRATION as PERMITS
 from windlass.core.limit.switch import Switchboard
 from windlass.core.loop import Loop
 from windlass.core.maintenance import Maintenance
@@ -70,6 +73,18 @@ class Among:
     is_home: Callable[[Kind], bool]
 
 
+@dataclass(frozen=True)
+class OwnRow:
+    """The row of a worker, which holds its permits; a late heartbeat stops all runs anyway."""
+
+    worker: Worker
+    good_until = float("inf")
+
+    @property
+    def id(self) -> int:
+        return self.worker.in_flight.owner or 0
+
+
 LOOK_SECONDS = 0.02
 # A worker that ends when nothing is due is guarded after this time: it mostly ends before.
 GUARD_SECONDS = 1.0
@@ -89,6 +104,7 @@ class Worker:
         *,
         only: Only | None = None,
         among: Among | None = None,
+        homes: Mapping[str, Place] = NOWHERE,
     ) -> None:
         # A team calls the hooks itself; a worker for one row or one retry has none.
         is_helper = among is not None or only is not None or settings.only_asked
@@ -112,9 +128,8 @@ class Worker:
         self.in_flight = self._make_in_flight()
         self.coroutines = Coroutines(self.in_flight)
         self.threads = Threads(self.in_flight)
-        rates = Rates(shard.database, share=1.0 if among is None else among.share)
-        breakers = Breakers(shard.database, shard.clock, shard.numbers, worker=lambda: self.id)
-        self.gate = Gate(self.in_flight, rates, breakers)
+        self._homes = homes
+        self.gate = self._make_gate()
         self.ring = Ring(
             site,
             self.in_flight,
@@ -132,10 +147,17 @@ class Worker:
         self._site = site = site._replace(hand_off=self.hand_off)
         for load in self.in_flight.loads.values():
             load.site = site
-        self.finish = Finish(site, self.in_flight, breakers=breakers)
+        self.finish = Finish(site, self.gate)
         self.heartbeat = self._make_heartbeat()
         self.fetcher = Fetcher(site, self._claims(), self.in_flight)
-        self.switchboard = Switchboard(site, self.gate, opened=self.fetcher.look_now)
+        self.switchboard = Switchboard(
+            site,
+            self.gate,
+            opened=self.fetcher.look_now,
+            homes=homes,
+            is_visit=only is not None,
+        )
+        self.gate.breakers.on_opened = self.switchboard.wake
         self.face_loops: list[FaceLoop] = [] if only is not None else self._make_face_loops()
 
     async def run(self) -> None:
@@ -265,6 +287,41 @@ class Worker:
             on_hungry=lambda: self.fetcher.wake_hungry(),
         )
 
+    def _make_gate(self) -> Gate:
+        shard, homes, among = self._shard, self._homes, self._among
+        limits = make_limits(
+            self.in_flight.loads.values(),
+            shard.database,
+            OwnRow(self),
+            homes=homes,
+            dead_after=self._settings.dead_after,
+            gained=self._gained,
+            freed=self._freed,
+        )
+        self._permits = limits.permits
+        downstreams = {each for kind in self._kinds.values() for each in kind.downstreams}
+        rates = Rates(
+            shard.database,
+            share=1.0 if among is None else among.share,
+            homes=homes,
+            whole={each.name for each in downstreams},
+        )
+        breakers = Breakers(
+            shard.database, shard.clock, shard.numbers, worker=lambda: self.id, homes=homes
+        )
+        return Gate(self.in_flight, rates, breakers, limits.pools, limits.trips)
+
+    def _gained(self) -> None:
+        """There are more permits: start what waits for them."""
+        self.in_flight.made_room()
+        self._freed()
+
+    def _freed(self) -> None:
+        """A permit is free that was lacking: look for a row that can use it."""
+        self.fetcher.wake()
+        for loop in self.face_loops:
+            loop.wake()
+
     def _make_heartbeat(self) -> Heartbeat:
         settings, takes_all = self._settings, self._only is None
         serves = list(self._kinds) if takes_all else []
@@ -346,12 +403,14 @@ class Worker:
     def _claims(self) -> Claims:
         settings = self._settings
         if self._only is not None:
+            (kind,) = self._kinds.values()
             return OneClaim(
                 self._site,
                 self._only,
+                self.gate,
+                kind=kind,
                 worker=lambda: self.id,
                 lease=settings.lease,
-                max_lost=max(kind.max_lost for kind in self._kinds.values()),
             )
         return OwnersRead(
             self._site,
@@ -368,13 +427,16 @@ class Worker:
 
     def _begin(self) -> None:
         database = self._shard.database
+        if self._permits.accounts:
+            for account in self._permits.accounts:
+                account.database.schema.need(PERMITS, "downstream= and total_concurrency=")
         if self._only is None:
             shard = self._shard
             self._discover_crons()
             for face in shard.faces.in_use(shard.database, self._registry.kinds.values()).all:
                 if face.discover is not None:
                     face.discover(self._site)
-            self.switchboard.obey()
+        self.switchboard.obey()
         self.heartbeat.join_ring()
         if self._only is None and not self._settings.until_idle:
             if not database.schema.has(VERSION):
@@ -397,6 +459,8 @@ class Worker:
             Mark(self._site, self.in_flight, lease=self._settings.lease),
             self.fetcher,
         ]
+        if self._permits.accounts:
+            loops.append(self._permits)
         if self._only is None:
             loops += [self.switchboard, *self.face_loops]
         if not self._settings.until_idle:
@@ -501,6 +565,7 @@ class Worker:
             self.finish.flush_all()
             for each in self.face_loops:
                 each.release()
+            self._permits.release()
             self.heartbeat.leave("stopped")
             self.left_cleanly = True
         except Exception as problem:

@@ -10,6 +10,7 @@ dead waits for it; if this one is marked dead already, the transaction takes not
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,8 +22,10 @@ from msgspec.structs import replace
 from windlass.core.face import Site
 from windlass.core.fetch import store as fetch_store
 from windlass.core.fetch.store import Made
+from windlass.core.limit.gate import Gate
 from windlass.core.ring import store as ring_store
 from windlass.core.run.ready import Room
+from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Most, Stamp, Tier, stamped
@@ -261,26 +264,44 @@ class Only(NamedTuple):
 
     task: int
     is_rested: bool = False
+    # It does not start later than this, on the monotonic clock.
+    deadline: float = float("inf")
 
 
 class OneClaim(Claims):
     """Takes one row, once, by a written claim."""
 
     def __init__(
-        self, site: Site, only: Only, *, worker: Callable[[], int], lease: int, max_lost: int
+        self,
+        site: Site,
+        only: Only,
+        gate: Gate,
+        *,
+        kind: Kind,
+        worker: Callable[[], int],
+        lease: int,
     ) -> None:
         self._site = site
         self._only = only
+        self._gate = gate
+        self._kind = kind
         self._worker = worker
         self._lease = lease
-        self._max_lost = max_lost
         self._has_tried = False
 
     def take(self, room: Room) -> Taken:
-        if self._has_tried:
+        if self._has_tried or time.monotonic() > self._only.deadline:
             return Taken()
+        name = self._kind.name
+        allowed = self._gate.allow(name, 1)
+        if not allowed.most:
+            # It waits for its moment or its permit; what else holds it back was said before.
+            return Taken(held_for=self._gate.seconds_until([name]))
         self._has_tried = True
         stamp = self._site.stamp(self._worker(), self._lease)
-        number, is_rested = self._only
+        number, is_rested, _ = self._only
         rows = Rows(self._site.database)
-        return Taken(rows.claim_one(number, stamp, max_lost=self._max_lost, is_rested=is_rested))
+        max_lost = self._kind.max_lost
+        taken = rows.claim_one(number, stamp, max_lost=max_lost, is_rested=is_rested)
+        self._gate.took(name, allowed, len(taken))
+        return Taken(taken, probes={row.id for row in taken if allowed.is_probe})

@@ -14,9 +14,8 @@ from windlass.core.face import Ended, Ending, Site
 from windlass.core.finish import store as finish_store
 from windlass.core.finish.callback import Callbacks, has_callbacks
 from windlass.core.finish.store import MINUTE, FailureRow, Group, LogRow, OverloadRow, PoisonAlert
-from windlass.core.limit.gate import Breakers, Move
+from windlass.core.limit.gate import Gate, Move
 from windlass.core.loop import Loop
-from windlass.core.run.in_flight import InFlight
 from windlass.core.run.log import RunLog
 from windlass.core.run.ready import Run
 from windlass.core.task.kind import Kind
@@ -51,12 +50,13 @@ class Finish(Loop):
 
     name = "finish"
 
-    def __init__(self, site: Site, in_flight: InFlight, *, breakers: Breakers) -> None:
+    def __init__(self, site: Site, gate: Gate) -> None:
         super().__init__()
+        in_flight, self._gate = gate.in_flight, gate
         self._site = site
         self._database = site.database
         self._in_flight = in_flight
-        self._breakers = breakers
+        self._breakers = gate.breakers
         self._meter = site.registry.meter
         # Made when the first run has callbacks.
         self._callbacks: Callbacks | None = None
@@ -189,6 +189,7 @@ class Finish(Loop):
         self, runs: Sequence[Run], *, on_accepted: Callable[[Connection], None] | None = None
     ) -> set[int]:
         """Write the outcomes; returns the ids of the accepted ones."""
+        # Runs are taken to be written before this: trips of later runs stay.
         now, began = self._site.clock.now(), time.monotonic()
         group = make_group(runs, self._site)
         endings = self._endings(runs)
@@ -206,7 +207,8 @@ class Finish(Loop):
         if self._meter is not None:
             seconds, at = time.monotonic() - began, self._site.clock.now()
             self._meter.committed(runs, accepted, statistics, seconds=seconds, now=at)
-        self._breakers.tell(moves)
+        self._breakers.tell([*moves, *self._breakers.note_elsewhere(runs, accepted)])
+        self._gate.settle_trips(written_since=began)
         for ending in endings:
             ending.committed(accepted)
         return accepted

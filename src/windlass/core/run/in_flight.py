@@ -33,7 +33,7 @@ from windlass.core.run.ready import (
 from windlass.core.task.hook import Hooks
 from windlass.core.task.kind import Kind
 from windlass.core.trace.provider import SIGN
-from windlass.value.outcome import Outcome
+from windlass.value.outcome import Outcome, Snoozed
 from windlass.value.task import Claimed
 
 T = TypeVar("T")
@@ -144,7 +144,7 @@ class InFlight:
         if budget is not None:
             for load in self.loads.values():
                 load.budget, load.holder = budget, self
-            budget.on_free(self._made_room)
+            budget.on_free(self.made_room)
         # Held while outcomes or marks are written, so that the two never overlap.
         self.writing = threading.RLock()
         self.lock = threading.Lock()
@@ -246,7 +246,7 @@ class InFlight:
         had_lapsed = time.monotonic() > self.good_until
         self.good_until = good_until
         if had_lapsed:
-            self._made_room()
+            self.made_room()
 
     def end(self, run: Run, outcome: Outcome) -> bool:
         """Record the outcome of `run`; returns False if it is no longer running."""
@@ -256,7 +256,7 @@ class InFlight:
             is_first = self._end(run, outcome, time.monotonic())
         if is_first:
             self._on_ended()
-        self._made_room()
+        self.made_room()
         return True
 
     def take_ended(self, most: int) -> list[Run]:
@@ -289,7 +289,7 @@ class InFlight:
         for run in dropped:
             if run.runner is not None:
                 run.runner.stop(run)
-        self._made_room()
+        self.made_room()
         return dropped
 
     def drop_kept(self, keeper: Keeper) -> None:
@@ -411,6 +411,9 @@ class InFlight:
         seconds = now - run.began
         run.milliseconds = seconds * 1_000
         run.load.run_seconds += seconds
+        if run.load.trips and not (run.is_probe or isinstance(outcome, Snoozed)):
+            for trip in run.load.trips:
+                trip.ended(outcome)
         self._stopped_running(run)
         if run.keeper is not None:
             run.keeper.landed(run)
@@ -418,8 +421,8 @@ class InFlight:
         self.ended.waiting.append(run)
         return len(self.ended.waiting) == 1
 
-    def _made_room(self) -> None:
-        """A run ended outside its runner: wake the runners, as others may start in its place."""
+    def made_room(self) -> None:
+        """Wake the runners: a run ended elsewhere, or permits came, so others may start."""
         for is_async, ready in ((True, self.queues.asyncs), (False, self.queues.syncs)):
             if ready.queued:
                 self._on_queued(is_async)
@@ -432,6 +435,7 @@ class InFlight:
         load = run.load
         load.running -= 1
         load.ended += 1
+        load.give_back_permits()
         if load.budget is not None:
             load.budget.give_back(self, load.kind.name)
 

@@ -12,8 +12,10 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windlass.core.face import Site
+from windlass.core.run.trip import Trip
 from windlass.core.task.kind import CRON_KEY, Given, Kind
 from windlass.database.connection import Connection
+from windlass.value.downstream import Limited
 from windlass.value.outcome import SUCCESS, Failed, Outcome, Succeeded, describe, judge
 from windlass.value.payload import encode_result
 from windlass.value.task import Claimed
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     import asyncio
 
     from windlass.core.run.log import RunLog
+    from windlass.core.run.permit import Pool
     from windlass.core.trace.recorder import PageSpan
 
 # A worker that has not asked again for this long no longer wants a slot.
@@ -115,6 +118,13 @@ class KindLoad:
         # Whether a breaker is about to open: nothing starts until that is written.
         self.is_tripped = False
         self.is_rated = kind.rate is not None
+        # The names of its limits: its own, and those of its downstreams.
+        self.names = (kind.name, *(each.name for each in kind.downstreams))
+        limited: tuple[Limited, ...] = (kind, *kind.downstreams)
+        self.breakers = [(each.name, each.breaker) for each in limited if each.breaker is not None]
+        # The permits that each run needs, and the errors in a row that its runs count for.
+        self.pools: tuple[Pool, ...] = ()
+        self.trips: tuple[Trip, ...] = ()
         # Whether rows are taken only when they can start, as a loss costs too much.
         self.is_frail = kind.max_lost <= MOST_FRAIL
         self.limits(kind.concurrency, concurrency)
@@ -138,6 +148,30 @@ class KindLoad:
         """Run at most `own` at once, or up to the worker's `concurrency` if that is None."""
         self.has_own_limit = own is not None
         self.limit = min(own or concurrency, concurrency)
+
+    @property
+    def has_tripped(self) -> bool:
+        """Whether a breaker is open, or about to open, by what has ended here."""
+        return any(trip.is_tripped for trip in self.trips)
+
+    def take_permits(self, run: Run) -> bool:
+        """Whether a run may start now: no breaker stops it, and it has a permit of each pool."""
+        if self.has_tripped and not run.is_probe:
+            return False
+        return self.use_permits()
+
+    def use_permits(self) -> bool:
+        """Use a permit of each pool; False, and none is used, if one is missing."""
+        for index, pool in enumerate(self.pools):
+            if not pool.take():
+                for taken in self.pools[:index]:
+                    taken.give_back()
+                return False
+        return True
+
+    def give_back_permits(self) -> None:
+        for pool in self.pools:
+            pool.give_back()
 
     def room(self, total: int, *, free: int) -> int:
         """How many more of this kind could start soon, of `total` in all and `free` at once."""
@@ -389,7 +423,10 @@ class ReadyQueue:
             load = queue[0].load
             if load.running >= load.limit or not load.is_open or load.is_tripped:
                 continue
+            if (load.pools or load.trips) and not load.take_permits(queue[0]):
+                continue
             if load.budget is not None and not load.budget.take(load.holder, rank[2], load.limit):
+                load.give_back_permits()
                 continue
             run = queue.popleft()
             self.queued -= 1

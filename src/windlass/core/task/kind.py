@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
@@ -13,6 +13,7 @@ from windlass.core.task.hook import Hooks
 from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, Unknown, UnknownKind
 from windlass.value.breaker import BreakerTerms, parse_breaker
 from windlass.value.cron import Schedule
+from windlass.value.downstream import Downstream, DownstreamOption, given_downstreams
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import Misfit
 from windlass.value.payload import Arguments, result_decoder
@@ -58,6 +59,11 @@ class Kind:
     # What it promises: how long after its due time a run is done, or how long a round or a flow
     # run takes. None: nothing. The promise of a rolling kind is its period.
     within: int | None = None
+    # How many run at once in the whole fleet; `concurrency` is for each process.
+    total_concurrency: int | None = None
+    # The systems that it calls: as given, and as the registry knows them.
+    calls: tuple[Downstream | str, ...] = ()
+    downstreams: tuple[Downstream, ...] = ()
     # The face that declared it, and that face's own options.
     face: str = "task"
     face_terms: Any = None
@@ -106,6 +112,7 @@ class CommonOptions(TypedDict, total=False):
     window: str | None
     breaker: str | None
     late_after: Duration | None
+    downstream: DownstreamOption
 
 
 class PromiseOptions(TypedDict, total=False):
@@ -125,6 +132,7 @@ class SpeedOptions(TypedDict, total=False):
     """The options of kinds with many rows."""
 
     concurrency: int | None
+    total_concurrency: int | None
     rate: str | None
 
 
@@ -165,6 +173,8 @@ class Options:
     breaker: str | None = None
     late_after: Duration | None = None
     within: Duration | None = None
+    downstream: DownstreamOption = None
+    total_concurrency: int | None = None
     logs: int = 0
     schedule: Schedule | None = None
     period: Period | None = None
@@ -250,6 +260,8 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         breaker=_optional(parse_breaker, options.breaker, f"{what}: breaker"),
         late_after=optional_duration(options.late_after, f"{what}: late_after"),
         within=optional_duration(options.within, f"{what}: within"),
+        total_concurrency=positive(options.total_concurrency, f"{what}: total_concurrency"),
+        calls=given_downstreams(name, options.downstream),
         face=options.face,
         face_terms=options.face_terms,
         has_rows=options.has_rows,
@@ -267,14 +279,54 @@ class Registry:
     templates: dict[str, Kind] = field(default_factory=dict)
     # Internal kinds that every worker serves.
     own: dict[str, Kind] = field(default_factory=dict)
+    downstreams: dict[str, Downstream] = field(default_factory=dict)
     hooks: Hooks = field(default_factory=Hooks)
     # Counts for metrics; None if nobody asks for them.
     meter: Meter | None = None
 
-    def add(self, kind: Kind) -> None:
+    def add(self, kind: Kind) -> Kind:
+        """Add a kind, and return it with its downstreams."""
         if kind.name in self.kinds:
             raise DuplicateKind(kind.name)
+        if kind.name in self.downstreams:
+            raise BadDeclaration(
+                f"kind {kind.name!r}: a downstream has this name; give one of them another name"
+            )
+        if kind.calls:
+            called = tuple(self._downstream(kind.name, given) for given in kind.calls)
+            kind = replace(kind, downstreams=called)
         self.kinds[kind.name] = kind
+        return kind
+
+    def add_downstream(self, downstream: Downstream) -> Downstream:
+        name = downstream.name
+        if name in self.downstreams or name in self.kinds:
+            what = "downstream" if name in self.downstreams else "kind"
+            raise BadDeclaration(
+                f"downstream {name!r}: a {what} has this name already; give another name"
+            )
+        self.downstreams[name] = downstream
+        return downstream
+
+    def limited(self, name: str) -> Kind | Downstream:
+        """The kind or the downstream of that name: what an operator can pause."""
+        found = self.downstreams.get(name)
+        if found is not None:
+            return found
+        if name not in self.kinds and self.downstreams:
+            raise UnknownKind(name, [*self.kinds, *self.downstreams])
+        return self.get(name)
+
+    def _downstream(self, kind: str, given: Downstream | str) -> Downstream:
+        name = given if isinstance(given, str) else given.name
+        found = self.downstreams.get(name)
+        if found is None or (found is not given and not isinstance(given, str)):
+            known = ", ".join(sorted(self.downstreams)) or "none"
+            raise BadDeclaration(
+                f"kind {kind!r}: {name!r} is not a downstream of this app; declare it first with "
+                f"app.downstream({name!r}, ...); known: {known}"
+            )
+        return found
 
     def of_face(self, name: str, face: str, *, what: str) -> Kind:
         """The kind of that name; if it has another face, the error says that it is not `what`."""
@@ -298,14 +350,15 @@ class Registry:
         return {name: self.get(name) for name in names}
 
 
-def check_kind_name(name: object) -> None:
+def check_kind_name(name: object, what: str = "kind") -> None:
     if not isinstance(name, str) or not name.strip() or name != name.strip():
         raise BadDeclaration(
-            f"a kind cannot be named {name!r}; give a name without spaces around it"
+            f"a {what} cannot be named {name!r}; give a name without spaces around it"
         )
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise BadDeclaration(
-            f"kind name {name[:40]!r}... is not valid; at most {LONGEST_NAME} printable characters"
+            f"{what} name {name[:40]!r}... is not valid; at most {LONGEST_NAME} printable "
+            "characters"
         )
 
 

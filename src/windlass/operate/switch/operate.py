@@ -19,6 +19,7 @@ from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
 from windlass.errors import BadInput
 from windlass.value.breaker import CLOSED
+from windlass.value.downstream import Downstream
 from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.rate import parse_rate, rate_text
 from windlass.value.window import parse_window
@@ -68,16 +69,12 @@ class SwitchView:
 def listing(fleet: Fleet, registry: Registry, clock: Clock) -> list[SwitchView]:
     """The switches of all declared kinds."""
     found, now = _rows(fleet), clock.now()
-    return [
-        _view(kind, found.get(name, Switch(name)), now)
-        for name, kind in sorted(registry.kinds.items())
-    ]
+    return [_view(kind, found, now) for _, kind in sorted(registry.kinds.items())]
 
 
 def show(fleet: Fleet, registry: Registry, clock: Clock, *, kind: str) -> SwitchView:
-    """The switch of one kind."""
-    declared = registry.get(kind)
-    return _view(declared, _rows(fleet).get(kind, Switch(kind)), clock.now())
+    """The switch of one kind, or of one downstream."""
+    return _view(registry.limited(kind), _rows(fleet), clock.now())
 
 
 def pause(shard: Shard, kind: str, *, reason: str, who: str | None) -> None:
@@ -147,7 +144,8 @@ def _rows(fleet: Fleet) -> dict[str, Switch]:
     return fleet.ask(lambda shard: shard.database.read(limit_store.switches)).values[0]
 
 
-def _view(kind: Kind, row: Switch, now: int) -> SwitchView:
+def _view(kind: Kind | Downstream, rows: dict[str, Switch], now: int) -> SwitchView:
+    row = rows.get(kind.name, Switch(kind.name))
     setting, breaker = setting_of(kind, row), row.breaker
     return SwitchView(
         kind=kind.name,
@@ -163,7 +161,7 @@ def _view(kind: Kind, row: Switch, now: int) -> SwitchView:
         errors_in_a_row=breaker.errors_in_a_row,
         opened_at=breaker.opened_at,
         probe_at=breaker.probe_at,
-        held_back=held_back(kind, row, now=now),
+        held_back=held_back(kind, row, now=now, others=rows),
         holds=SettingView(
             rate=None if setting.rate is None else rate_text(setting.rate),
             window=None if setting.window is None else setting.window.text,

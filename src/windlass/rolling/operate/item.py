@@ -18,7 +18,8 @@ from windlass.clock import SECOND, Clock, from_datetime
 from windlass.core.face import Runnable
 from windlass.core.fetch.claim import Only
 from windlass.core.limit import store as limit_store
-from windlass.core.limit.switch import setting_of
+from windlass.core.limit.permit import store as permit_store
+from windlass.core.limit.switch import downstream_holds, setting_of
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.heartbeat import mark_dead
 from windlass.core.ring.silence import overdue
@@ -99,7 +100,7 @@ class ItemVisit:
         if self._is_fresh(item, fresh):
             return item
         while True:
-            worker = self._worker_if_needed()
+            worker = self._worker_if_needed(deadline)
             if worker is not None:
                 self._run_in_thread(worker, deadline)
             visited = self.wait(deadline)
@@ -113,7 +114,7 @@ class ItemVisit:
         if self._is_fresh(item, fresh):
             return item
         while True:
-            worker = await twin(self._worker_if_needed)
+            worker = await twin(self._worker_if_needed, deadline)
             if worker is not None and self._kind.is_async:
                 await _run_here(worker, deadline)
             elif worker is not None:
@@ -125,17 +126,21 @@ class ItemVisit:
     def has_worker(self) -> bool:
         """Whether a live worker may run the kind now; HeldBack if the kind is paused or broken."""
 
-        def look(connection: Connection) -> tuple[limit_store.Switch, list[ring_store.WorkerView]]:
-            return limit_store.switch_of(connection, self._kind.name), ring_store.workers(
-                connection
-            )
+        def look(
+            connection: Connection,
+        ) -> tuple[dict[str, limit_store.Switch], list[ring_store.WorkerView]]:
+            return limit_store.switches(connection), ring_store.workers(connection)
 
-        found, workers = self._shard.database.read(look)
+        switches, workers = self._shard.database.read(look)
+        found = switches.get(self._kind.name, limit_store.Switch(self._kind.name))
         now = self._shard.clock.fresh()
         if found.off:
             raise HeldBack(self._kind.name, f"it is paused: {found.reason or 'no reason given'}")
         if self._kind.breaker is not None and found.breaker.is_open:
             raise HeldBack(self._kind.name, "its breaker is open after too many errors in a row")
+        why = downstream_holds(self._kind, switches, now=now)
+        if why is not None:
+            raise HeldBack(self._kind.name, why)
         is_served = any(
             view.lease_until >= now and self._kind.name in view.kinds for view in workers
         )
@@ -220,7 +225,11 @@ class ItemVisit:
 
     def _mark_dead_holder(self) -> None:
         """A dead worker may hold the item or its bucket, and no other worker is there to notice."""
-        holders, shard = self._read(store.holders), self._shard
+        holders, shard = set(self._read(store.holders)), self._shard
+        has_permits = shard.database.schema.has(permit_store.MIGRATION)
+        if has_permits and (self._kind.downstreams or self._kind.total_concurrency is not None):
+            held = shard.database.read(permit_store.all_holdings)
+            holders |= {each.worker for listed in held.values() for each in listed}
         silent = overdue(
             shard.database,
             shard.clock,
@@ -231,7 +240,7 @@ class ItemVisit:
             now = shard.clock.now()
             mark_dead(shard.database, shard.faces, number=number, now=now, lease=lease)
 
-    def _worker_if_needed(self) -> Runnable | None:
+    def _worker_if_needed(self, deadline: float) -> Runnable | None:
         """Have a live worker run the item next; if there is none, a worker of our own for it."""
         if self.has_worker():
             engine.hurry(self._shard, self._kind, [self._code])
@@ -240,7 +249,8 @@ class ItemVisit:
         if number is None:
             # It was removed, or has just moved.
             return None
-        return self._tools.worker_for(self._shard, self._kind, Only(number, self.is_rested))
+        only = Only(number, self.is_rested, deadline)
+        return self._tools.worker_for(self._shard, self._kind, only)
 
     def _run_in_thread(self, worker: Runnable, deadline: float) -> None:
         """Run it until the deadline. A sync handler cannot be stopped: it goes on, recorded."""

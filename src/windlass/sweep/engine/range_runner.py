@@ -214,8 +214,8 @@ class Tally:
             self.retried += rows
         else:
             self.done += rows
-        if run.kind.breaker is not None:
-            self.enough_errors = run.kind.breaker.errors
+        if run.load.breakers:
+            self.enough_errors = min(terms.errors for _, terms in run.load.breakers)
             self.errors_in_a_row = 0 if is_ok else self.errors_in_a_row + 1
             last = self.outcomes[-1] if self.outcomes else None
             is_same = last is not None and isinstance(last.outcome, Succeeded)
@@ -411,7 +411,7 @@ class RangeRunner:
             self.tally.note_done(run.rows, self._clock.now())
         if self.tally.opens_breaker:
             self.load.is_tripped = True
-        if not self.load.queued or self.load.is_tripped:
+        if not self.load.queued or self.load.is_tripped or self.load.has_tripped:
             self._wake()
 
     def taken_back(self, run: Run) -> None:
@@ -495,6 +495,8 @@ class RangeRunner:
         if since >= SAVE_EVERY or not self._is_stored:
             return True
         if (self.is_careful and self._has_moved) or self.load.is_tripped:
+            return True
+        if self.load.has_tripped and self.tally.outcomes:
             return True
         return since >= SAVE_APART and (self._page_ended or self.tally.is_urgent)
 

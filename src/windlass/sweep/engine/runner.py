@@ -357,7 +357,8 @@ class SweepRunner:
         gate, in_flight = self._workplace.gate, self._workplace.in_flight
         room = 0 if self._workplace.is_quiet() else in_flight.capacity.room_for_items(self.name)
         sources = [each for each in self._keepers if each.has_some]
-        if not room or not sources or self.load.is_tripped:
+        is_tripped = self.load.is_tripped or gate.is_tripped(self.name)
+        if not room or not sources or is_tripped:
             return
         allowed = gate.allow(self.name, room)
         runs: list[ItemRun] = []

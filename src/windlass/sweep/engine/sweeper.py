@@ -219,7 +219,7 @@ class Sweeper(FaceLoop):
         numbers = iter(self._site.numbers.take(sum(each.failed_rows for _, each in due)))
         made = [(runner, each, runner.prepare_save(each, numbers)) for runner, each in due]
         saves = [(runner, each, save) for runner, each, save in made if save is not None]
-        now = self._site.clock.now()
+        now, began = self._site.clock.now(), time.monotonic()
         did, dialect = _did(tallies), self._site.database.dialect
         lost: set[int] = set()
         moves: list[Move] = []
@@ -240,7 +240,8 @@ class Sweeper(FaceLoop):
             for runner, tally in tallies:
                 runner.unsaved_tallies.append(tally)
             raise
-        self._obey(moves if is_alive else [])
+        self._obey(moves if is_alive else [], tallies if is_alive else [])
+        self._workplace.gate.settle_trips(written_since=began)
         if is_alive:
             self._measure(tallies, now)
         _report_overloads(tallies)
@@ -275,12 +276,17 @@ class Sweeper(FaceLoop):
             durations.setdefault(runner.name, []).extend(tally.durations)
         meter.swept(_counts(tallies, self._me, now), durations)
 
-    def _obey(self, moves: list[Move]) -> None:
+    def _obey(self, moves: list[Move], tallies: list[tuple[SweepRunner, Tally]]) -> None:
         """Take back the queued items of a sweep whose breaker has just opened."""
-        self._workplace.gate.breakers.tell(moves)
-        for move in moves:
-            if move.opened:
-                self._in_flight.take_back(move.kind)
+        breakers = self._workplace.gate.breakers
+        for _, tally in tallies:
+            every = {run.task.id for run in tally.outcomes}
+            moves = [*moves, *breakers.note_elsewhere(tally.outcomes, every)]
+        breakers.tell(moves)
+        opened = {move.kind for move in moves if move.opened}
+        for runner in self.runners:
+            if opened.intersection(runner.load.names):
+                self._in_flight.take_back(runner.name)
         self._in_flight.undisturbed(self._reset_trips)
 
     def _reset_trips(self) -> None:

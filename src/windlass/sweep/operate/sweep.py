@@ -11,6 +11,7 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 from windlass.clock import to_datetime
 from windlass.core.face import Runnable
 from windlass.core.limit import store as limit_store
+from windlass.core.limit.store import Switch
 from windlass.core.limit.switch import held_back
 from windlass.core.ring.store import workers as workers_of
 from windlass.core.shard.fleet import Fleet
@@ -68,6 +69,7 @@ class Sweeps:
     # A worker that only retries failed items.
     worker_for: Callable[[Shard, Kind], Runnable]
     hooks: Hooks
+    dead_after: int
     asked: AskedVisits = field(default_factory=AskedVisits)
 
     def listing(self, kinds: Iterable[Kind]) -> list[Progress]:
@@ -154,11 +156,13 @@ class Sweep(Generic[P, R]):
                 store.get(connection, self.kind),
                 range_store.listing(connection, self.kind),
                 store.rounds(connection, self.kind, limit=HISTORY_SHOWN),
-                limit_store.switch_of(connection, self.kind),
+                limit_store.switches(connection),
             )
         )
         now = shard.clock.now()
-        why = held_back(self._kind, held, now=now) or model.sweep_why(row, found, now)
+        mine = held.get(self.kind, Switch(self.kind))
+        why = held_back(self._kind, mine, now=now, others=held)
+        why = why or model.sweep_why(row, found, now)
         return _progress(row or SweepRow(self.kind), found, rounds, why=why, now=now)
 
     def rounds(self, limit: int = ROUNDS_SHOWN) -> list[RoundView]:
@@ -257,10 +261,11 @@ class Sweep(Generic[P, R]):
         return SweepVisitor(
             shard,
             self._kind,
-            share=self._sweeps.fleet.share,
+            self._sweeps.fleet,
             fresh=fresh_for,
             timeout=parse_duration(timeout, what=f"{what}: timeout"),
             hooks=self._sweeps.hooks,
+            dead_after=self._sweeps.dead_after,
         )
 
     def _ranges(self, shard: Shard) -> list[Range]:

@@ -13,18 +13,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from windlass.clock import SECOND, to_datetime
+from windlass.core.face import Site
 from windlass.core.finish.store import MINUTE
 from windlass.core.limit import store as limit_store
+from windlass.core.limit.caller import Passage
 from windlass.core.limit.gate import Breakers
 from windlass.core.limit.store import Switch
-from windlass.core.limit.switch import held_back, setting_of
-from windlass.core.limit.turn import wait_for_turn
+from windlass.core.limit.switch import downstream_holds, held_back
 from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import KindLoad, failure, success
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.home import homes_of
 from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
 from windlass.core.task.hook import Hooks
-from windlass.core.task.kind import Kind
+from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import Count
 from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
@@ -55,6 +58,8 @@ class PreparedVisit:
     run: ItemRun
     hold: KeyHold
     deadline: float
+    # Its way through the limits; it must leave when its handler has ended.
+    passage: Passage
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,11 @@ class SweepVisitor:
 
     shard: Shard
     kind: Kind
-    share: float
+    fleet: Fleet
     fresh: int | None
     timeout: int
     hooks: Hooks
+    dead_after: int
 
     def visit(self, key: Key) -> SweepVisit:
         """Run the item now, in this process, unless it was done at most `fresh` ago."""
@@ -78,7 +84,7 @@ class SweepVisitor:
         if self.kind.is_async:
             done = in_thread(lambda: self._arun(prepared))
         else:
-            done = in_background(lambda: self._record(prepared, _call(prepared.run)), "visit")
+            done = in_background(lambda: self._run(prepared), "visit")
         while not done.done():
             left = prepared.deadline - time.monotonic()
             if left <= 0:
@@ -86,6 +92,14 @@ class SweepVisitor:
             wait([done], min(left, RENEW_SECONDS))
             prepared.hold.keep()
         return done.result()
+
+    def _run(self, prepared: PreparedVisit) -> SweepVisit:
+        # Not at the time-out: a sync handler goes on.
+        try:
+            outcome = _call(prepared.run)
+        finally:
+            prepared.passage.leave()
+        return self._record(prepared, outcome)
 
     async def avisit(self, key: Key) -> SweepVisit:
         """`visit`, awaited; an async handler runs on this event loop."""
@@ -110,19 +124,26 @@ class SweepVisitor:
         return running.result()
 
     async def _arun(self, prepared: PreparedVisit) -> SweepVisit:
-        outcome = await _acall(prepared.run)
+        try:
+            outcome = await _acall(prepared.run)
+        finally:
+            await asyncio.shield(twin(prepared.passage.leave))
         return await twin(self._record, prepared, outcome)
 
     def _prepare(self, key: Key) -> PreparedVisit | SweepVisit:
         deadline = time.monotonic() + self.timeout / SECOND
         name, now = self.kind.name, self.shard.clock.now()
         text = encode_key(key, what=f"sweep {name!r}")
-        held = self.shard.database.read(lambda connection: limit_store.switch_of(connection, name))
+        switches = self.shard.database.read(limit_store.switches)
+        held = switches.get(name, Switch(name))
         last = self._fresh(text, now)
         if last is not None:
             return self._view(key, last, is_new=False)
         if held.off or (self.kind.breaker is not None and held.breaker.is_open):
             raise HeldBack(name, held_back(self.kind, held, now=now) or "held back")
+        why = downstream_holds(self.kind, switches, now=now)
+        if why is not None:
+            raise HeldBack(name, why)
         row = find_row(self.kind, terms_of(self.kind).source, key)
         if row is None:
             raise ItemNotFound(name, shown(key), of="sweep")
@@ -133,15 +154,11 @@ class SweepVisitor:
         last = self._hold(hold, own, asked_at=now, deadline=deadline, key=key)
         if last is not None:
             return self._view(known, last, is_new=False)
-        try:
-            self._wait_for_rate(held, hold, deadline, key)
-        except BaseException:
-            hold.give_up()
-            raise
+        passage = self._pass(hold, deadline, key)
         task = claimed(name, 0, batch=0, worker=0, now=now)
         load = KindLoad(self.kind, 1)
         load.observer = observer_of(self.kind, self.hooks)
-        return PreparedVisit(known, ItemRun(task, load, [row]), hold, deadline)
+        return PreparedVisit(known, ItemRun(task, load, [row]), hold, deadline, passage)
 
     def _hold(
         self, hold: KeyHold, own: str, *, asked_at: int, deadline: float, key: Key
@@ -189,16 +206,26 @@ class SweepVisitor:
         last = max(known, key=lambda each: each.visited_at, default=None)
         return last if last is not None and is_fresh(last.visited_at, self.fresh, now) else None
 
-    def _wait_for_rate(self, held: Switch, hold: KeyHold, deadline: float, key: Key) -> None:
-        per_second = setting_of(self.kind, held).rate
-        if per_second is not None and not wait_for_turn(
-            self.shard.database,
-            self.kind.name,
-            per_second=per_second * self.share,
-            deadline=deadline,
-            meanwhile=hold.keep,
-        ):
-            raise self._late(key)
+    def _pass(self, hold: KeyHold, deadline: float, key: Key) -> Passage:
+        """Wait until the limits of the kind let one run start."""
+        try:
+            passage = self._passage()
+            if passage.enter(deadline, meanwhile=hold.keep) is None:
+                raise self._late(key)
+        except BaseException:
+            hold.give_up()
+            raise
+        return passage
+
+    def _passage(self) -> Passage:
+        shard = self.shard
+        return Passage(
+            Site.at(shard, Registry()),
+            self.kind,
+            share=self.fleet.share,
+            homes=homes_of(self.fleet, shard, [self.kind]),
+            dead_after=self.dead_after,
+        )
 
     def _record(self, prepared: PreparedVisit, outcome: Outcome) -> SweepVisit:
         shard, kind, run = self.shard, self.kind, prepared.run
@@ -211,7 +238,10 @@ class SweepVisitor:
         what = Visited(now, status, error)
         number = shard.numbers.take()[0]
         run.outcome = outcome if isinstance(outcome, Succeeded) else Failed(error or "", "")
-        breakers = Breakers(shard.database, shard.clock, shard.numbers, worker=lambda: 0)
+        homes = homes_of(self.fleet, shard, [kind])
+        breakers = Breakers(
+            shard.database, shard.clock, shard.numbers, worker=lambda: 0, homes=homes
+        )
 
         def work(connection: Connection) -> None:
             dialect = shard.database.dialect
@@ -223,6 +253,7 @@ class SweepVisitor:
             breakers.note(connection, [run], {run.task.id}, now=now)
 
         shard.database.write(work)
+        breakers.note_elsewhere([run], {run.task.id})
         return self._view(prepared.key, what, is_new=True)
 
     @staticmethod

@@ -120,7 +120,7 @@ class Look:
     def is_free(self, kind: Kind) -> bool:
         """Whether nothing holds the kind back on purpose."""
         switch = self.switches.get(kind.name, Switch(kind.name))
-        return held_back(kind, switch, now=self.now) is None
+        return held_back(kind, switch, now=self.now, others=self.switches) is None
 
 
 def happened(look: Look) -> Iterator[Trouble]:

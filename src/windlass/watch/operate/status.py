@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 from windlass.clock import SECOND
@@ -173,7 +174,7 @@ class _Reader:
     def all_kinds(self) -> list[KindStatus]:
         since = self.now // MINUTE - HOUR
         done = {work.kind: work for work in finish_store.work_since(self._connection, minute=since)}
-        switches = limit_store.switches(self._connection)
+        switches = self._switches
         waiting = cron.kinds_waiting(self._connection)
         unended = cron.kinds_unended(self._connection) - self._registry.own.keys()
         names = sorted({*self._registry.kinds, *waiting, *unended, *done})
@@ -189,9 +190,12 @@ class _Reader:
         is_declared = name in self._registry.kinds
         if not is_declared and work is None and name not in cron.kinds_unended(self._connection):
             return None
-        return self._kind(
-            limit_store.switch_of(self._connection, name), work, self._counts([name]).get(name)
-        )
+        found = self._switches.get(name, Switch(name))
+        return self._kind(found, work, self._counts([name]).get(name))
+
+    @cached_property
+    def _switches(self) -> dict[str, Switch]:
+        return limit_store.switches(self._connection)
 
     def _counts(self, names: Iterable[str]) -> dict[str, dict[str, int]]:
         """The rows of each kind in each state; sweeps have ranges instead."""
@@ -213,7 +217,7 @@ class _Reader:
         is_served = any(name in each.kinds and each.lease_until >= now for each in self.workers)
         setting = None if kind is None else setting_of(kind, found)
         window = None if setting is None else setting.window
-        held = held_back(kind, found, now=now)
+        held = held_back(kind, found, now=now, others=self._switches)
         why_sweep = swept.why if swept is not None and is_served else None
         period = None if kind is None else kind.period
         return KindStatus(

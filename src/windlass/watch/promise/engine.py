@@ -154,7 +154,7 @@ class PromiseReader:
 
     def held_back(self, kind: Kind) -> str | None:
         """What holds a kind back, in words."""
-        return held_back(kind, self._switch(kind), now=self.now)
+        return held_back(kind, self._switch(kind), now=self.now, others=self._switches)
 
     def pace(
         self, kind: Kind, *, pressed_since: int | None = None, speed: float | None = None

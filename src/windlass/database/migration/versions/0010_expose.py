@@ -18,7 +18,7 @@ from windlass.database.column import (
 )
 
 revision = "0010"
-down_revision = "0006"
+down_revision = "0007"
 branch_labels = None
 depends_on = None
 
