@@ -51,8 +51,10 @@ TABLE: dict[str, Mapping[Roles, tuple[str, ...]]] = {
     },
     "POST": {
         OPERATORS: (
-            "/rolling/{kind}/visit", "/rolling/{kind}/add", "/rolling/{kind}/remove",
+            "/rolling/{kind}/visit", "/rolling/{kind}/visit-soon",
+            "/rolling/{kind}/add", "/rolling/{kind}/remove",
             "/sweeps/{kind}/split", "/sweeps/{kind}/start", "/sweeps/{kind}/retry",
+            "/sweeps/{kind}/visit", "/sweeps/{kind}/visit-soon",
             "/flows/{number}/retry", "/flows/{number}/skip", "/flows/{number}/cancel",
             "/flows/{number}/edit",
             "/templates/{name}", "/templates/{name}/check",

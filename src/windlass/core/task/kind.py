@@ -294,7 +294,9 @@ class Registry:
             )
         if kind.calls:
             called = tuple(self._downstream(kind.name, given) for given in kind.calls)
-            kind = replace(kind, downstreams=called)
+            # What a downstream answers over HTTP says how much it can bear.
+            terms = replace(kind.terms, heeds_http=True)
+            kind = replace(kind, downstreams=called, terms=terms)
         self.kinds[kind.name] = kind
         return kind
 

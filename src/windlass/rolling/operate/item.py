@@ -33,6 +33,7 @@ from windlass.rolling.model import Item
 from windlass.rolling.store import item as store
 from windlass.value.status import Status
 from windlass.value.twin import in_thread, twin
+from windlass.value.visit import VisitSoon, is_fresh
 from windlass.view.listing import Listing
 
 T = TypeVar("T")
@@ -78,6 +79,22 @@ def _locate(fleet: Fleet, kind: Kind, code: str) -> tuple[Shard, Item] | None:
         if found is not None:
             return shard, found
     return None
+
+
+def visit_soon(fleet: Fleet, kind: Kind, code: str, *, fresh: int | None) -> VisitSoon:
+    """Have an item visited before all others, unless it is, or was at most `fresh` ago."""
+    for shard in fleet.route(kind.name, code).shards:
+        now = shard.clock.now()
+        found = shard.database.read(partial(store.standing, kind=kind.name, code=code))
+        if found is None:
+            continue
+        if fresh is not None and is_fresh(found.finished_at, fresh, now):
+            return VisitSoon.FRESH
+        if found.is_next(now):
+            return VisitSoon.PENDING
+        engine.hurry(shard, kind, [code])
+        return VisitSoon.ASKED
+    raise ItemNotFound(kind.name, code)
 
 
 class ItemVisit:
