@@ -167,6 +167,15 @@ export interface DeliveryView {
   created_at: string; finished_at: string | null;
 }
 
+/** A downstream: what it declares, what holds now, and who uses it. */
+export interface DownstreamView {
+  name: string; adapt: boolean; declared: LimitView; holds: LimitView; problem: string | null;
+  off: boolean; breaker: string; has_breaker: boolean; errors_in_a_row: number;
+  probe_at: string | null; held_back: string | null; home: string; permits_held: number;
+  permits_wanted: number; permits: readonly PermitView[]; kinds: readonly TakeView[];
+  missing: readonly string[];
+}
+
 /** One change of what is available of a SKU; all of them together are the balance. */
 export interface Entry {
   id: number; sku: string; quantity: number; movement: Movement; reference: string;
@@ -333,6 +342,11 @@ export interface LedgerPlace {
   shard: string; name: string;
 }
 
+/** The limits of a downstream; None is no limit. */
+export interface LimitView {
+  rate: string | null; concurrency: number | null; window: string | null;
+}
+
 /** One SKU of a movement. */
 export interface Line {
   sku: string; quantity: number;
@@ -467,6 +481,11 @@ export interface Page_TokenView_ {
 /** Why, for the people who read it later. */
 export interface PauseKind {
   reason?: string;
+}
+
+/** The permits of one worker, and how many it could use. */
+export interface PermitView {
+  worker: number; held: number; wanted: number; waits_since: string | null;
 }
 
 /** What went wrong; facts may be further fields. */
@@ -645,6 +664,12 @@ export interface SwitchView {
   window: string | null; rate: string | null; concurrency: number | null; breaker: string;
   has_breaker: boolean; errors_in_a_row: number; opened_at: string | null;
   probe_at: string | null; held_back: string | null; holds: SettingView;
+}
+
+/** What one kind takes of a downstream: averages of the last minutes. */
+export interface TakeView {
+  kind: string; starts_per_minute: number; errors_per_minute: number;
+  mean_milliseconds: number | null; held_back: string | null;
 }
 
 /** A task, its last errors, its flow run if it has one, and the shard that has it. */

@@ -153,6 +153,8 @@ export interface Get {
   "ledger/audit": { query?: { shard?: Maybe<string>; }; answer: Model.Audit; };
   "switches": { answer: readonly Model.SwitchView[]; };
   "switches/{kind}": { params: { kind: string; }; answer: Model.SwitchView; };
+  "downstreams": { answer: readonly Model.DownstreamView[]; };
+  "downstreams/{name}": { params: { name: string; }; answer: Model.DownstreamView; };
   "promises": { answer: Model.Page_PromiseView_; };
   "promises/{kind}": { params: { kind: string; }; answer: Model.PromiseView; };
   "tokens": { answer: Model.Page_TokenView_; };

@@ -41,7 +41,7 @@ TABLE: dict[str, Mapping[Roles, tuple[str, ...]]] = {
             "/ledgers", "/stock", "/deductions", "/returns", "/entries",
             "/ledger/deductions/{id}", "/ledger/deductions/{id}/returns", "/ledger/stocks",
             "/ledger/stocks/{sku}", "/ledger/stocks/{sku}/entries", "/ledger/audit",
-            "/switches", "/switches/{kind}",
+            "/switches", "/switches/{kind}", "/downstreams", "/downstreams/{name}",
             "/promises", "/promises/{kind}",
             "/alerts", "/alerts/open", "/alerts/{number}", "/channels",
             "/audit", "/tokens", "/about", "/changes", "/events",

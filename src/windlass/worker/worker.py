@@ -298,7 +298,7 @@ class Worker:
             gained=self._gained,
             freed=self._freed,
         )
-        self._permits = limits.permits
+        self.permits = limits.permits
         downstreams = {each for kind in self._kinds.values() for each in kind.downstreams}
         rates = Rates(
             shard.database,
@@ -427,8 +427,8 @@ class Worker:
 
     def _begin(self) -> None:
         database = self._shard.database
-        if self._permits.accounts:
-            for account in self._permits.accounts:
+        if self.permits.accounts:
+            for account in self.permits.accounts:
                 account.database.schema.need(PERMITS, "downstream= and total_concurrency=")
         if self._only is None:
             shard = self._shard
@@ -459,8 +459,8 @@ class Worker:
             Mark(self._site, self.in_flight, lease=self._settings.lease),
             self.fetcher,
         ]
-        if self._permits.accounts:
-            loops.append(self._permits)
+        if self.permits.accounts:
+            loops.append(self.permits)
         if self._only is None:
             loops += [self.switchboard, *self.face_loops]
         if not self._settings.until_idle:
@@ -565,7 +565,7 @@ class Worker:
             self.finish.flush_all()
             for each in self.face_loops:
                 each.release()
-            self._permits.release()
+            self.permits.release()
             self.heartbeat.leave("stopped")
             self.left_cleanly = True
         except Exception as problem:

@@ -261,6 +261,12 @@ def work_since(connection: Connection, *, minute: int) -> list[Work]:
     return [Work(kind, *sums) for kind, sums in found]
 
 
+def work_between(connection: Connection, *, since: int, until: int) -> dict[str, Work]:
+    """The work on each kind in the minutes from `since` up to, not including, `until`."""
+    found = _sums_by(connection, stat.c.kind, stat.c.minute >= since, stat.c.minute < until)
+    return {kind: Work(kind, *sums) for kind, sums in found}
+
+
 def work_of(connection: Connection, kind: str, *, minute: int) -> Work | None:
     """The work on one kind since `minute`; None if there was none."""
     found = _sums_by(connection, stat.c.kind, stat.c.minute >= minute, stat.c.kind == kind)

@@ -73,7 +73,7 @@ def setting_of(kind: Limited, found: Switch) -> Setting:
     return Setting(found.off, window, rate, concurrency, problem)
 
 
-class Rows(NamedTuple):
+class SwitchRows(NamedTuple):
     """The switches, and what the limits of the fleet are lowered to."""
 
     switches: dict[str, Switch]
@@ -149,12 +149,12 @@ class Switchboard(Loop):
             self._set(load, rows.switches.get(name, Switch(name)), called, now)
         self._gate.settle_trips()
 
-    def _read(self, connection: Connection) -> Rows:
+    def _read(self, connection: Connection) -> SwitchRows:
         has_limits = self._needs_limits and self._site.database.schema.has(permit_store.MIGRATION)
         lowered = permit_store.lowered(connection) if has_limits else {}
-        return Rows(limit_store.switches(connection), lowered)
+        return SwitchRows(limit_store.switches(connection), lowered)
 
-    def _look_at(self, home: Place, rows: Rows, breakers: dict[str, Breaker]) -> None:
+    def _look_at(self, home: Place, rows: SwitchRows, breakers: dict[str, Breaker]) -> None:
         """Read what is kept in the home of downstreams that is another shard."""
         try:
             found = home.database.read(

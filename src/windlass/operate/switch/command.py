@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 DEFAULT = "default"
 
-KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="The kind.")]
+KindArgument = Annotated[str, typer.Argument(metavar="KIND", help="The kind, or the downstream.")]
 
 
 def pause(
@@ -28,7 +28,7 @@ def pause(
     who: Annotated[str | None, typer.Option("--who", help="Who; default: user@host.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Let nothing of a kind start until it is resumed; what runs goes on to its end."""
+    """Let nothing of a kind, or of all kinds of a downstream, start until it is resumed."""
     loaded = load_app(app)
     with audit_log(loaded, who).record(Action.SWITCH_PAUSE, kind, reason=reason) as entry:
         loaded.pause(kind, reason=reason, who=who)
@@ -37,7 +37,7 @@ def pause(
 
 
 def resume(kind: KindArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
-    """Let a kind run again, and close its breaker if that is open."""
+    """Let a kind or a downstream run again, and close its breaker if that is open."""
     loaded = load_app(app)
     with audit_log(loaded).record(Action.SWITCH_RESUME, kind) as entry:
         loaded.resume(kind)
@@ -57,11 +57,14 @@ def set_(
     ] = None,
     concurrency: Annotated[
         str | None,
-        typer.Option("--concurrency", help='At once in each worker; "default" as declared.'),
+        typer.Option(
+            "--concurrency",
+            help='At once in each worker, of a downstream in all; "default" as declared.',
+        ),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Change the rate, window or concurrency of a kind while it runs."""
+    """Change the rate, window or concurrency of a kind or a downstream while it runs."""
     loaded = load_app(app)
     options = {"rate": rate, "window": window, "concurrency": concurrency}
     given = {name: _value(name, text) for name, text in options.items() if text is not None}
