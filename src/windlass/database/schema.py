@@ -234,6 +234,13 @@ limit = _table(
     optional(rate_now=Double, concurrency_now=Integer),
 )
 
+# Downstreams that adapt: what is known of them, what workers saw since, and how it went.
+adapt = _table(
+    "adapt",
+    key(name=Exact(100)),
+    required(since=BigInteger, state=Json, seen=Json, history=Json),
+)
+
 # How many runs of a downstream, or of a kind with total_concurrency, each worker may have. The row
 # of a worker that has left does not count.
 permit = _table(

@@ -23,8 +23,9 @@ from windlass.clock import SECOND
 
 # The share of calls that may be refused before the limit counts as passed.
 REFUSED = 0.01
-# How much longer than usual calls take if the limit is passed.
+# How much longer than usual calls take if the limit is passed; in seconds, at least this much.
 SLOWER = 1.6
+LEAST_SLOWER = 0.02
 # How far below what it bore the limits go, and at most how far at once.
 BELOW = 0.95
 DEEPEST = 0.3
@@ -38,6 +39,8 @@ STAY = 6 * SECOND
 MOST_FAILS = 2
 SMALL_STEP = 0.03
 LARGEST_STEP = 0.3
+# While no limit is known.
+FIRST_STEP = 0.5
 RECOVER_STEP = 0.15
 # A limit that is passed by this much is no longer there.
 GONE = 1.05
@@ -138,6 +141,29 @@ class AdaptState(msgspec.Struct, frozen=True, omit_defaults=True):
     usual_latency: float | None = None
 
 
+class AdaptPoint(msgspec.Struct, frozen=True, array_like=True):
+    """The limits of a downstream at a moment, and how the other side answered then."""
+
+    at: int
+    rate: float | None
+    concurrency: int | None
+    succeeded_per_second: float
+    overloaded_per_second: float
+    milliseconds: float | None
+
+    @classmethod
+    def of(cls, state: AdaptState, seen: Interval, *, seconds: float, at: int) -> AdaptPoint:
+        """The point after an interval."""
+        return cls(
+            at,
+            state.rate,
+            state.concurrency,
+            round(seen.succeeded / seconds, 2),
+            round(seen.overloaded / seconds, 2),
+            None if seen.latency is None else round(seen.latency * 1_000, 3),
+        )
+
+
 def begin(bounds: Bounds) -> AdaptState:
     """The first state: well below the ceilings, to learn how long calls take."""
     rate, concurrency = bounds.rate, bounds.concurrency
@@ -187,7 +213,8 @@ def _is_slow(state: AdaptState, seen: Interval) -> bool:
     if usual is None or seen.latency is None or seen.succeeded < FEWEST_CALLS:
         return False
     # The mean of few calls says less than that of many.
-    return seen.latency > (SLOWER + NOISE / sqrt(seen.succeeded)) * usual
+    enough = (SLOWER + NOISE / sqrt(seen.succeeded)) * usual
+    return seen.latency > max(enough, usual + LEAST_SLOWER)
 
 
 def _learn_latency(state: AdaptState, seen: Interval, seconds: float) -> AdaptState:
@@ -281,7 +308,7 @@ def _raise_rate(state: AdaptState, bounds: Bounds, rate: float, now: int) -> Ada
     elif known is not None and now < state.probe_at:
         return state
     else:
-        step = _step(state, is_gone=known is None or rate > GONE * known)
+        step = FIRST_STEP if known is None else _step(state, is_gone=rate > GONE * known)
         raised = rate * (1 + step)
     raised = min(most, raised)
     if raised <= rate:
@@ -293,7 +320,7 @@ def _raise_concurrency(state: AdaptState, bounds: Bounds, concurrency: int, now:
     known, most = state.concurrency_limit, bounds.concurrency or concurrency
     if known is not None and now < state.probe_at:
         return state
-    step = _step(state, is_gone=known is None or concurrency > GONE * known + 1)
+    step = FIRST_STEP if known is None else _step(state, is_gone=concurrency > GONE * known + 1)
     raised = min(most, max(concurrency + 1, int(concurrency * (1 + step))))
     if raised <= concurrency:
         # The ceiling is reached: only the rate may rise.

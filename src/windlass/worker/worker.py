@@ -18,6 +18,7 @@ from windlass.core.fetch.claim import Claims, OneClaim, Only
 from windlass.core.fetch.fetcher import Fetcher, HandOff
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.finish.finish import Finish
+from windlass.core.limit.adapt.adapter import Adapter
 from windlass.core.limit.gate import NOWHERE, Breakers, Gate, Rates
 from windlass.core.limit.permit.guest import Place
 from windlass.core.limit.permit.pools import make_limits
@@ -299,6 +300,7 @@ class Worker:
             freed=self._freed,
         )
         self.permits = limits.permits
+        self.adapter = Adapter(self.in_flight, shard.database, homes=homes)
         downstreams = {each for kind in self._kinds.values() for each in kind.downstreams}
         rates = Rates(
             shard.database,
@@ -461,6 +463,8 @@ class Worker:
         ]
         if self.permits.accounts:
             loops.append(self.permits)
+        if self.adapter.gauges:
+            loops.append(self.adapter)
         if self._only is None:
             loops += [self.switchboard, *self.face_loops]
         if not self._settings.until_idle:

@@ -24,7 +24,7 @@ from windlass.database.connection import Connection
 from windlass.database.database import DATABASE_ERRORS
 from windlass.errors import BadInput, DatabaseUnavailable
 from windlass.value.breaker import CLOSED, Breaker, BreakerState
-from windlass.value.downstream import Limited
+from windlass.value.downstream import Downstream, Limited
 from windlass.value.duration import format_duration
 from windlass.value.rate import parse_rate
 from windlass.value.window import Window, parse_window
@@ -79,9 +79,11 @@ class SwitchRows(NamedTuple):
     switches: dict[str, Switch]
     lowered: dict[str, LimitNow]
 
-    def of(self, limited: Limited) -> Setting:
-        """The settings of a downstream, and not more than it is lowered to."""
+    def of(self, limited: Downstream) -> Setting:
+        """The settings of a downstream; of one that adapts, not more than it is lowered to."""
         setting = setting_of(limited, self.switches.get(limited.name, Switch(limited.name)))
+        if not limited.adapt:
+            return setting
         now = self.lowered.get(limited.name, LimitNow())
         return replace(
             setting,

@@ -398,6 +398,8 @@ class InFlight:
         load.running += 1
         run.state = State.RUNNING
         run.began = now
+        for gauge in load.gauges:
+            gauge.began()
         if load.timeout is not None:
             run.deadline = now + load.timeout
         self.running[run.number] = run
@@ -414,6 +416,8 @@ class InFlight:
         if run.load.trips and not (run.is_probe or isinstance(outcome, Snoozed)):
             for trip in run.load.trips:
                 trip.ended(outcome)
+        for gauge in run.load.gauges:
+            gauge.ended(outcome, seconds)
         self._stopped_running(run)
         if run.keeper is not None:
             run.keeper.landed(run)
@@ -436,6 +440,8 @@ class InFlight:
         load.running -= 1
         load.ended += 1
         load.give_back_permits()
+        for gauge in load.gauges:
+            gauge.stopped()
         if load.budget is not None:
             load.budget.give_back(self, load.kind.name)
 

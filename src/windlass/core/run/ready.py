@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windlass.core.face import Site
+from windlass.core.run.gauge import Gauge
 from windlass.core.run.trip import Trip
 from windlass.core.task.kind import CRON_KEY, Given, Kind
 from windlass.database.connection import Connection
@@ -125,6 +126,7 @@ class KindLoad:
         # The permits that each run needs, and the errors in a row that its runs count for.
         self.pools: tuple[Pool, ...] = ()
         self.trips: tuple[Trip, ...] = ()
+        self.gauges: tuple[Gauge, ...] = ()
         # Whether rows are taken only when they can start, as a loss costs too much.
         self.is_frail = kind.max_lost <= MOST_FRAIL
         self.limits(kind.concurrency, concurrency)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from windlass.clock import Clock
 from windlass.core.finish import store as finish_store
 from windlass.core.finish.store import MINUTE, Work
 from windlass.core.limit import store as limit_store
+from windlass.core.limit.adapt import store as adapt_store
 from windlass.core.limit.permit import store as permit_store
 from windlass.core.limit.permit.store import LimitNow
 from windlass.core.limit.store import Switch
@@ -19,6 +23,7 @@ from windlass.core.shard.shard import OUTAGES, Answers, Shard
 from windlass.core.task.kind import Registry
 from windlass.database.connection import Connection
 from windlass.errors import Unknown
+from windlass.value.adapt import AdaptPoint
 from windlass.value.downstream import Downstream
 from windlass.value.permit import Holding
 from windlass.value.rate import rate_text
@@ -60,6 +65,18 @@ class LimitView:
 
 
 @dataclass(frozen=True)
+class AdaptView:
+    """The limits of a downstream that adapts at a moment, and how it answered then."""
+
+    at: Moment
+    rate: float | None
+    concurrency: int | None
+    succeeded_per_second: float
+    overloaded_per_second: float
+    mean_milliseconds: float | None
+
+
+@dataclass(frozen=True)
 class DownstreamView:
     """A downstream: what it declares, what holds now, and who uses it."""
 
@@ -80,6 +97,8 @@ class DownstreamView:
     permits_wanted: int
     permits: list[PermitView]
     kinds: list[TakeView]
+    # How its limits went, oldest first, if it adapts.
+    history: list[AdaptView]
     missing: tuple[str, ...]
 
 
@@ -90,11 +109,13 @@ class _Found(NamedTuple):
     lowered: dict[str, LimitNow]
     holdings: dict[str, list[Holding]]
     work: dict[str, Work]
+    history: dict[str, list[AdaptPoint]]
 
 
 def listing(fleet: Fleet, registry: Registry, clock: Clock) -> Listing[DownstreamView]:
     """All declared downstreams, by name."""
-    answers, now = _read(fleet, clock), clock.now()
+    # A list has the limits as they are; only one of them is shown with its history.
+    answers, now = _read(fleet, clock, []), clock.now()
     declared = sorted(registry.downstreams.items())
     views = [_view(fleet, registry, each, answers, now) for _, each in declared]
     return Listing(views, answers.missing)
@@ -106,10 +127,12 @@ def show(fleet: Fleet, registry: Registry, clock: Clock, *, name: str) -> Downst
     if found is None:
         known = ", ".join(sorted(registry.downstreams)) or "none"
         raise Unknown(f"{name!r} is not a downstream of this app; declared: {known}")
-    return _view(fleet, registry, found, _read(fleet, clock), clock.now())
+    return _view(
+        fleet, registry, found, _read(fleet, clock, [name] if found.adapt else []), clock.now()
+    )
 
 
-def _read(fleet: Fleet, clock: Clock) -> Answers[_Found]:
+def _read(fleet: Fleet, clock: Clock, adapting: Collection[str]) -> Answers[_Found]:
     since = clock.now() // MINUTE - MINUTES
 
     def look(shard: Shard) -> _Found:
@@ -123,6 +146,7 @@ def _read(fleet: Fleet, clock: Clock) -> Answers[_Found]:
                 permit_store.lowered(connection) if has_permits else {},
                 permit_store.all_holdings(connection) if has_permits else {},
                 finish_store.work_between(connection, since=since, until=until),
+                {name: adapt_store.history(connection, name) for name in adapting},
             )
 
         return shard.database.read(read)
@@ -137,7 +161,7 @@ def _view(
     name = downstream.name
     home = _home(fleet, name)
     at_home = next((found for shard, found in answers.found if shard is home), None)
-    there = at_home or answers.values[0]._replace(lowered={}, holdings={})
+    there = at_home or answers.values[0]._replace(lowered={}, holdings={}, history={})
     row = there.switches.get(name, Switch(name))
     holds = SwitchRows(there.switches, there.lowered).of(downstream)
     holdings = there.holdings.get(name, [])
@@ -158,6 +182,9 @@ def _view(
         permits_wanted=sum(each.wanted for each in holdings),
         permits=[PermitView(each.worker, *each[1:4]) for each in holdings if each.wanted],
         kinds=_takes(registry, downstream, answers.values, there, now),
+        history=[
+            AdaptView(*msgspec.structs.astuple(point)) for point in there.history.get(name, [])
+        ],
         missing=answers.missing,
     )
 

@@ -1,4 +1,4 @@
-"""Visits that were asked for, what rounds did of late, and rows that met an overload."""
+"""Visits that were asked for, what rounds did of late, overloads, and limits that adapt."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from sqlalchemy import BigInteger, Index, SmallInteger
 from windlass.database.column import (
     OPTIONS,
     Exact,
+    Json,
     Number,
     flat,
     key,
@@ -43,6 +44,8 @@ def upgrade() -> None:
         required(kind=Exact(100), since=BigInteger, last_at=BigInteger, times=BigInteger),
         Index("windlass_overload_kind", "kind", "since"),
     )
+    adapt = (key(name=Exact(100)), required(since=BigInteger, state=Json, seen=Json, history=Json))
+    op.create_table("windlass_adapt", *flat(adapt), **OPTIONS)
     op.create_table("windlass_visit_request", *flat(request), **OPTIONS)
     op.create_table("windlass_sweep_done", *flat(done), **OPTIONS)
     op.create_table("windlass_sweep_fresh", *flat(fresh), **OPTIONS)
