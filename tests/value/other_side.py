@@ -22,7 +22,7 @@ class OtherSide:
     chance: random.Random
     in_flight: int = 0
     free_at: list[float] = field(default_factory=list)
-    tokens: float = 0.0
+    tokens: float = 3.0
     filled_at: float = 0.0
 
     def call(self, now: float) -> tuple[bool, float]:

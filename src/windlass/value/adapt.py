@@ -23,6 +23,8 @@ from windlass.clock import SECOND
 
 # The share of calls that may be refused before the limit counts as passed.
 REFUSED = 0.01
+# A single refusal among so many calls says nothing.
+FEW = 4
 # How much longer than usual calls take if the limit is passed; in seconds, at least this much.
 SLOWER = 1.6
 LEAST_SLOWER = 0.02
@@ -178,7 +180,7 @@ def adapt(
 ) -> AdaptState:
     """The state after an interval of so many `seconds`, which ended `now`."""
     state = _within(state, bounds)
-    is_refused = seen.overloaded > REFUSED * seen.ended
+    is_refused = seen.overloaded > max(REFUSED * seen.ended, int(seen.ended >= FEW))
     # It was calm before a raise, so refusals in the moment after it come from the raise.
     may_decide = now >= state.hold_until or (is_refused and state.raised)
     if not seen.ended or not may_decide:
@@ -262,9 +264,9 @@ def _lower(
         lowered = _lower_rate(lowered, bounds, bore, is_slow=is_slow)
     if concurrency is not None:
         # More at once than before may be to blame, although only the rate was raised.
-        is_rate = state.raised is Raised.RATE and not state.passed
-        fewer = min(concurrency, seen.in_flight - 1) if is_rate else None
-        fewer = _fewer(state, concurrency, seen, bore) if fewer is None else max(1, fewer)
+        fewer = _fewer(state, concurrency, seen, bore)
+        if state.raised is Raised.RATE and not state.passed:
+            return replace(lowered, concurrency=max(fewer, min(concurrency, seen.in_flight - 1)))
         lowered = replace(lowered, concurrency=fewer, concurrency_limit=fewer)
     return lowered
 

@@ -23,6 +23,7 @@ from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import DATABASE_ERRORS
 from windlass.errors import BadInput, DatabaseUnavailable
+from windlass.value.adapt import Bounds, begin
 from windlass.value.breaker import CLOSED, Breaker, BreakerState
 from windlass.value.downstream import Downstream, Limited
 from windlass.value.duration import format_duration
@@ -84,7 +85,11 @@ class SwitchRows(NamedTuple):
         setting = setting_of(limited, self.switches.get(limited.name, Switch(limited.name)))
         if not limited.adapt:
             return setting
-        now = self.lowered.get(limited.name, LimitNow())
+        now = self.lowered.get(limited.name)
+        if now is None:
+            # Nothing is known of it yet.
+            first = begin(Bounds(setting.rate, setting.concurrency))
+            now = LimitNow(first.rate, first.concurrency)
         return replace(
             setting,
             rate=_least(setting.rate, now.rate),
@@ -172,7 +177,9 @@ class Switchboard(Loop):
         for name, place in self._homes.items():
             if place is home:
                 breakers[name] = found[0].get(name, Switch(name)).breaker
-                rows.lowered[name] = found[1].get(name, LimitNow())
+                rows.lowered.pop(name, None)
+                if name in found[1]:
+                    rows.lowered[name] = found[1][name]
 
     def _set(self, load: KindLoad, found: Switch, called: list[Setting], now: int) -> None:
         name = load.kind.name
