@@ -23,6 +23,12 @@ export interface ActionResult {
   message: string; changed: number;
 }
 
+/** The limits of a downstream that adapts at a moment, and how it answered then. */
+export interface AdaptView {
+  at: string; rate: number | null; concurrency: number | null; succeeded_per_second: number;
+  overloaded_per_second: number; mean_milliseconds: number | null;
+}
+
 /** One SKU and how many more, or less, there are of it. */
 export interface AdjustLineBody {
   sku: string; quantity: number;
@@ -173,7 +179,7 @@ export interface DownstreamView {
   off: boolean; breaker: string; has_breaker: boolean; errors_in_a_row: number;
   probe_at: string | null; held_back: string | null; home: string; permits_held: number;
   permits_wanted: number; permits: readonly PermitView[]; kinds: readonly TakeView[];
-  missing: readonly string[];
+  history: readonly AdaptView[]; missing: readonly string[];
 }
 
 /** One change of what is available of a SKU; all of them together are the balance. */
@@ -658,6 +664,13 @@ export interface Stock {
   sku: string; available: number; received: number; deducted: number; returned: number;
 }
 
+/** The result of visiting one key. Unless `is_new`, it is that of an earlier, fresh visit. */
+export interface SweepVisit {
+  key: string;
+  status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled";
+  error: string | null; visited_at: string; is_new: boolean;
+}
+
 /** What is set for a kind; None is as it declares. `held_back` says why it may not run. */
 export interface SwitchView {
   kind: string; off: boolean; reason: string | null; who: string | null; since: string | null;
@@ -753,6 +766,21 @@ export interface UnknownSkuRefusal {
 /** Which item to visit now, unless its last visit is at most `fresh` seconds ago. */
 export interface VisitBody {
   code: string; fresh?: number | null; timeout?: number;
+}
+
+/** Which key to visit now, and for how many seconds to wait. */
+export interface VisitKey {
+  key: number | string | readonly (number | string)[]; fresh?: number | null; timeout?: number;
+}
+
+/** Which key to visit, unless it was done at most `fresh` seconds ago. */
+export interface VisitKeySoon {
+  key: number | string | readonly (number | string)[]; fresh?: number | null;
+}
+
+/** Which item to visit soon, unless its last visit is at most `fresh` seconds ago. */
+export interface VisitSoonBody {
+  code: string; fresh?: number | null;
 }
 
 /** Which run; with a batch only that try, not a later one. */

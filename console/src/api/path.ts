@@ -178,6 +178,9 @@ export interface Get {
 export interface Post {
   "session": { body: Model.LogIn; answer: Model.SessionView; };
   "rolling/{kind}/visit": { params: { kind: string; }; body: Model.VisitBody; answer: Model.Item; };
+  "rolling/{kind}/visit-soon": {
+    params: { kind: string; }; body: Model.VisitSoonBody; answer: Model.ActionResult;
+  };
   "rolling/{kind}/add": {
     params: { kind: string; }; body: Model.NewCodes; answer: Model.ActionResult;
   };
@@ -190,6 +193,12 @@ export interface Post {
   "sweeps/{kind}/start": { params: { kind: string; }; answer: Model.ActionResult; };
   "sweeps/{kind}/retry": {
     params: { kind: string; }; body: Model.RetryItems; answer: Model.ActionResult;
+  };
+  "sweeps/{kind}/visit": {
+    params: { kind: string; }; body: Model.VisitKey; answer: Model.SweepVisit;
+  };
+  "sweeps/{kind}/visit-soon": {
+    params: { kind: string; }; body: Model.VisitKeySoon; answer: Model.ActionResult;
   };
   "flows": { body: Model.FlowStart; answer: Model.FlowStarted; };
   "flows/{number}/retry": {

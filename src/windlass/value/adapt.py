@@ -28,6 +28,8 @@ FEW = 4
 # How much longer than usual calls take if the limit is passed; in seconds, at least this much.
 SLOWER = 1.6
 LEAST_SLOWER = 0.02
+# A worker needs some time between two runs, too.
+LEAST_LATENCY = 0.05
 # How far below what it bore the limits go, and at most how far at once.
 BELOW = 0.95
 DEEPEST = 0.3
@@ -290,7 +292,7 @@ def _fewer(state: AdaptState, concurrency: int, seen: Interval, bore: float) -> 
         return max(1, min(concurrency - 1, int(concurrency * FEWER)))
     # A slow call was waiting for most of its time: the usual latency tells what it needs.
     latency = min(seen.latency or inf, state.usual_latency or inf)
-    needed = bore * (0.0 if latency == inf else latency)
+    needed = bore * max(LEAST_LATENCY, 0.0 if latency == inf else latency)
     # The number of calls in flight varies by the root of its mean.
     return max(1, min(concurrency, ceil(needed + 2 * sqrt(needed)) + 1))
 
