@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass, field
 
 from windlass.clock import SECOND
-from windlass.value.adapt import Bounds, Interval, adapt, begin
+from windlass.value.adapt import Ceilings, Interval, adapt, begin
 
 INTERVAL = 0.5
 # How long the fleet needs to hear of a change.
@@ -74,7 +74,7 @@ class Phase:
 def run(
     kind: str,
     capacities: list[float],
-    bounds: Bounds,
+    bounds: Ceilings,
     *,
     seed: int,
     seconds: float = 70.0,

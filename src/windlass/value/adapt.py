@@ -68,7 +68,7 @@ FLOOR_SHARE = 0.01
 LEAST_RATE = 0.1
 
 
-class Bounds(NamedTuple):
+class Ceilings(NamedTuple):
     """The declared ceilings; None: it is not limited."""
 
     rate: float | None = None
@@ -168,7 +168,7 @@ class AdaptPoint(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-def begin(bounds: Bounds) -> AdaptState:
+def begin(bounds: Ceilings) -> AdaptState:
     """The first state: well below the ceilings, to learn how long calls take."""
     rate, concurrency = bounds.rate, bounds.concurrency
     return AdaptState(
@@ -178,7 +178,7 @@ def begin(bounds: Bounds) -> AdaptState:
 
 
 def adapt(
-    state: AdaptState, bounds: Bounds, seen: Interval, *, seconds: float, now: int
+    state: AdaptState, bounds: Ceilings, seen: Interval, *, seconds: float, now: int
 ) -> AdaptState:
     """The state after an interval of so many `seconds`, which ended `now`."""
     state = _within(state, bounds)
@@ -202,7 +202,7 @@ def adapt(
     return state
 
 
-def _within(state: AdaptState, bounds: Bounds) -> AdaptState:
+def _within(state: AdaptState, bounds: Ceilings) -> AdaptState:
     """The state within the bounds, which an operator may have changed."""
     rate, concurrency = state.rate, bounds.concurrency
     if bounds.rate is not None:
@@ -235,7 +235,7 @@ def _learn_latency(state: AdaptState, seen: Interval, seconds: float) -> AdaptSt
 
 def _lower(
     state: AdaptState,
-    bounds: Bounds,
+    bounds: Ceilings,
     seen: Interval,
     seconds: float,
     now: int,
@@ -273,7 +273,7 @@ def _lower(
     return lowered
 
 
-def _lower_rate(state: AdaptState, bounds: Bounds, bore: float, *, is_slow: bool) -> AdaptState:
+def _lower_rate(state: AdaptState, bounds: Ceilings, bore: float, *, is_slow: bool) -> AdaptState:
     if bounds.rate is None:
         # Only so that refused calls, which end at once, are not followed by ever more of them.
         return replace(state, rate=max(GUARD * bore, bounds.lowest_rate), rate_limit=bore)
@@ -302,7 +302,7 @@ def _left_alone(seen: Interval, bore: float) -> int:
     return 0 if bore else int(min(seen.retry_after, LONGEST_REST) * SECOND)
 
 
-def _raise_rate(state: AdaptState, bounds: Bounds, rate: float, now: int) -> AdaptState:
+def _raise_rate(state: AdaptState, bounds: Ceilings, rate: float, now: int) -> AdaptState:
     """Work presses, and the other side bears it: allow more, carefully near its known limit."""
     known, most = state.rate_limit, bounds.rate
     if most is None:
@@ -320,7 +320,9 @@ def _raise_rate(state: AdaptState, bounds: Bounds, rate: float, now: int) -> Ada
     return _raised(replace(state, rate=raised), Raised.RATE, step, now)
 
 
-def _raise_concurrency(state: AdaptState, bounds: Bounds, concurrency: int, now: int) -> AdaptState:
+def _raise_concurrency(
+    state: AdaptState, bounds: Ceilings, concurrency: int, now: int
+) -> AdaptState:
     known, most = state.concurrency_limit, bounds.concurrency or concurrency
     if known is not None and now < state.probe_at:
         return state

@@ -48,7 +48,7 @@ class LimitedServer:
         with self._lock:
             now = time.monotonic()
             filled = self._tokens + (now - self._filled_at) * self.rate
-            self._tokens, self._filled_at = min(max(3.0, self.rate / 20), filled), now
+            self._tokens, self._filled_at = min(max(5.0, self.rate / 4), filled), now
             if self._tokens < 1:
                 self.refused += 1
                 return False

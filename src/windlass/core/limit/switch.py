@@ -23,7 +23,7 @@ from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import DATABASE_ERRORS
 from windlass.errors import BadInput, DatabaseUnavailable
-from windlass.value.adapt import Bounds, begin
+from windlass.value.adapt import Ceilings, begin
 from windlass.value.breaker import CLOSED, Breaker, BreakerState
 from windlass.value.downstream import Downstream, Limited
 from windlass.value.duration import format_duration
@@ -88,7 +88,7 @@ class SwitchRows(NamedTuple):
         now = self.lowered.get(limited.name)
         if now is None:
             # Nothing is known of it yet.
-            first = begin(Bounds(setting.rate, setting.concurrency))
+            first = begin(Ceilings(setting.rate, setting.concurrency))
             now = LimitNow(first.rate, first.concurrency)
         return replace(
             setting,

@@ -142,7 +142,7 @@ def item(connection: Connection, kind: str, code: str) -> Item | None:
     return None if row is None else _item(row)
 
 
-class Standing(NamedTuple):
+class ItemStanding(NamedTuple):
     """How an item stands: whether it runs, when it was visited last, and when it is next."""
 
     status: int
@@ -156,12 +156,12 @@ class Standing(NamedTuple):
         return self.status == Status.RUNNING or (is_due and self.priority >= HURRIED)
 
 
-def standing(connection: Connection, kind: str, code: str) -> Standing | None:
+def standing(connection: Connection, kind: str, code: str) -> ItemStanding | None:
     """How one item stands; None if there is none."""
-    columns = [task.c[name] for name in Standing._fields]
+    columns = [task.c[name] for name in ItemStanding._fields]
     query = select(*columns).where(task.c.kind == kind, task.c.task_key == code, STAYS)
     row = connection.execute(query).first()
-    return None if row is None else Standing(*row)
+    return None if row is None else ItemStanding(*row)
 
 
 def items(connection: Connection, kind: str, *, prefix: str, after: str, limit: int) -> list[Item]:

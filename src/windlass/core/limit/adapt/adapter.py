@@ -16,7 +16,7 @@ from windlass.core.run.in_flight import InFlight
 from windlass.core.shard.shard import OUTAGES
 from windlass.database.connection import Connection
 from windlass.database.database import Database
-from windlass.value.adapt import Bounds, Interval
+from windlass.value.adapt import Ceilings, Interval
 from windlass.value.downstream import Downstream
 
 TELL_SECONDS = 0.5
@@ -73,7 +73,7 @@ class Adapter(Loop):
             )
 
 
-def _bounds(connection: Connection, downstream: Downstream) -> Bounds:
+def _bounds(connection: Connection, downstream: Downstream) -> Ceilings:
     """The ceilings: as declared, or as an operator set them."""
     setting = setting_of(downstream, limit_store.switch_of(connection, downstream.name))
-    return Bounds(setting.rate, setting.concurrency)
+    return Ceilings(setting.rate, setting.concurrency)

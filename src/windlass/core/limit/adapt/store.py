@@ -12,7 +12,7 @@ from windlass.database.connection import has_tables
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import adapt as adapt_table
 from windlass.database.schema import limit
-from windlass.value.adapt import AdaptPoint, AdaptState, Bounds, Interval, adapt, begin
+from windlass.value.adapt import AdaptPoint, AdaptState, Ceilings, Interval, adapt, begin
 
 MIGRATION = "0010"
 SHORTEST = SECOND // 2
@@ -32,7 +32,7 @@ def add(
     dialect: Dialect,
     name: str,
     mine: Interval,
-    bounds: Callable[[Connection], Bounds],
+    bounds: Callable[[Connection], Ceilings],
 ) -> AdaptState:
     """Add what a worker saw; if the interval is over, decide for the whole fleet."""
     table = adapt_table.c
