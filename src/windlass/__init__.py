@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from windlass.source.store.table import Table
     from windlass.sweep.model import Progress, RangeView, RoundView, SetAside, SweepVisit
     from windlass.sweep.operate.sweep import Sweep
+    from windlass.value.period import VisitSoon
     from windlass.value.status import Status
-    from windlass.value.visit import VisitSoon
     from windlass.view.audit import Audit
     from windlass.watch.promise.model.promise import Promise
 
@@ -154,7 +154,7 @@ __getattr__ = attributes_of(
         "windlass.sweep.operate.sweep": ("Sweep",),
         "windlass.view.audit": ("Audit",),
         "windlass.value.status": ("Status",),
-        "windlass.value.visit": ("VisitSoon",),
+        "windlass.value.period": ("VisitSoon",),
         "windlass.watch.promise.model.promise": ("Promise",),
     },
     modules=(

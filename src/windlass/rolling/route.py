@@ -13,7 +13,7 @@ from windlass.rolling.model import Item, RollingDetail, RollingView
 from windlass.rolling.operate.freshness import histogram, view, views
 from windlass.rolling.operate.handle import Rolling
 from windlass.rolling.operate.item import items as page_of
-from windlass.value.visit import VisitSoon
+from windlass.value.period import VisitSoon
 from windlass.view.action import Action
 from windlass.view.listing import Listing
 from windlass.web.problem import problems

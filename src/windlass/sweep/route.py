@@ -11,7 +11,7 @@ from pydantic import Field
 from windlass.sweep.declare import MOST_RANGES
 from windlass.sweep.model import Progress, RoundView, SetAside, SweepVisit
 from windlass.sweep.operate.sweep import Sweep
-from windlass.value.visit import VisitSoon
+from windlass.value.period import VisitSoon
 from windlass.view.action import Action
 from windlass.view.audit import Audit
 from windlass.web.problem import problems

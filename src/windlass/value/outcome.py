@@ -19,7 +19,7 @@ from windlass.errors import Cancel, Overloaded, Retry, Snooze
 from windlass.frame import users_frames
 from windlass.value.cron import Schedule, read_turn
 from windlass.value.duration import Duration, parse_duration
-from windlass.value.overload import delay_after, overload_in
+from windlass.value.load.overload import delay_after, overload_in
 from windlass.value.period import HURRIED, Period, remark_of
 from windlass.value.status import Status, may_become
 from windlass.value.task import Claimed, Terms

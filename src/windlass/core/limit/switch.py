@@ -23,10 +23,10 @@ from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import DATABASE_ERRORS
 from windlass.errors import BadInput, DatabaseUnavailable
-from windlass.value.adapt import Ceilings, begin
 from windlass.value.breaker import CLOSED, Breaker, BreakerState
 from windlass.value.downstream import Downstream, Limited
 from windlass.value.duration import format_duration
+from windlass.value.load.adapt import Ceilings, begin
 from windlass.value.rate import parse_rate
 from windlass.value.window import Window, parse_window
 

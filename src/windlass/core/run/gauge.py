@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from windlass.clock import SECOND
-from windlass.value.adapt import Interval
+from windlass.value.load.adapt import Interval
 from windlass.value.outcome import Failed, Outcome, Retried, Snoozed
 
 

@@ -23,8 +23,8 @@ from windlass.core.shard.shard import OUTAGES, Answers, Shard
 from windlass.core.task.kind import Registry
 from windlass.database.connection import Connection
 from windlass.errors import Unknown
-from windlass.value.adapt import AdaptPoint
 from windlass.value.downstream import Downstream
+from windlass.value.load.adapt import AdaptPoint
 from windlass.value.permit import Holding
 from windlass.value.rate import rate_text
 from windlass.view.field import Moment

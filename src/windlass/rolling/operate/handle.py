@@ -16,9 +16,9 @@ from windlass.rolling.operate import source as sources
 from windlass.rolling.operate.item import ItemVisit, RollingTools
 from windlass.source.contract import MirrorSource
 from windlass.value.duration import Duration, parse_duration
+from windlass.value.period import VisitSoon
 from windlass.value.task import check_key
 from windlass.value.twin import awaited, twin
-from windlass.value.visit import VisitSoon
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -31,9 +31,9 @@ from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
 from windlass.rolling import engine
 from windlass.rolling.model import Item
 from windlass.rolling.store import item as store
+from windlass.value.period import VisitSoon, is_fresh
 from windlass.value.status import Status
 from windlass.value.twin import in_thread, twin
-from windlass.value.visit import VisitSoon, is_fresh
 from windlass.view.listing import Listing
 
 T = TypeVar("T")

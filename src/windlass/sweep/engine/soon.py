@@ -19,8 +19,8 @@ from windlass.sweep.store import sweep as sweep_store
 from windlass.sweep.store.failed_item import FailedItem, Visited
 from windlass.sweep.store.request import VisitRequest
 from windlass.value.outcome import Failed, Retried, Snoozed
+from windlass.value.period import is_fresh
 from windlass.value.status import Status
-from windlass.value.visit import is_fresh
 
 AT_ONCE = 100
 

@@ -10,7 +10,7 @@ from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.source.contract import Key, encode_key
 from windlass.sweep.store import request as store
-from windlass.value.visit import VisitSoon, is_fresh
+from windlass.value.period import VisitSoon, is_fresh
 
 # How many visits of one sweep may wait.
 MOST_PENDING = 10_000

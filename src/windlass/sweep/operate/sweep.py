@@ -40,8 +40,8 @@ from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as range_store
 from windlass.sweep.store import sweep as store
 from windlass.value.duration import Duration, parse_duration
+from windlass.value.period import VisitSoon
 from windlass.value.twin import awaited, in_thread, twin
-from windlass.value.visit import VisitSoon
 from windlass.view.audit import Audit
 
 P = ParamSpec("P")

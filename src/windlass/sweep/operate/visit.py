@@ -41,9 +41,9 @@ from windlass.sweep.store import failed_item
 from windlass.sweep.store import request as requests
 from windlass.sweep.store.failed_item import Visited
 from windlass.value.outcome import Failed, Outcome, Retried, Snoozed, Succeeded
+from windlass.value.period import is_fresh
 from windlass.value.status import Status
 from windlass.value.twin import in_background, in_thread, twin
-from windlass.value.visit import is_fresh
 
 FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 0.25

@@ -13,11 +13,11 @@ from windlass.core.limit.switch import setting_of
 from windlass.core.loop import Loop
 from windlass.core.run.gauge import Gauge
 from windlass.core.run.in_flight import InFlight
-from windlass.core.shard.shard import OUTAGES
 from windlass.database.connection import Connection
-from windlass.database.database import Database
-from windlass.value.adapt import Ceilings, Interval
+from windlass.database.database import DATABASE_ERRORS, Database
+from windlass.errors import DatabaseUnavailable
 from windlass.value.downstream import Downstream
+from windlass.value.load.adapt import Ceilings, Interval
 
 TELL_SECONDS = 0.5
 
@@ -56,7 +56,7 @@ class Adapter(Loop):
         for downstream, seen in taken:
             if seen.started or seen.ended or seen.in_flight:
                 # Without its home no run of it starts, so what is not told does no harm.
-                with suppress(*OUTAGES):
+                with suppress(DatabaseUnavailable, *DATABASE_ERRORS, OSError):
                     self._tell(downstream, seen)
         return TELL_SECONDS
 

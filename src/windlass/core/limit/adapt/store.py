@@ -12,7 +12,7 @@ from windlass.database.connection import has_tables
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import adapt as adapt_table
 from windlass.database.schema import limit
-from windlass.value.adapt import AdaptPoint, AdaptState, Ceilings, Interval, adapt, begin
+from windlass.value.load.adapt import AdaptPoint, AdaptState, Ceilings, Interval, adapt, begin
 
 MIGRATION = "0010"
 SHORTEST = SECOND // 2

@@ -5,7 +5,7 @@ import random
 from dataclasses import dataclass, field
 
 from windlass.clock import SECOND
-from windlass.value.adapt import Ceilings, Interval, adapt, begin
+from windlass.value.load.adapt import Ceilings, Interval, adapt, begin
 
 INTERVAL = 0.5
 # How long the fleet needs to hear of a change.

@@ -10,14 +10,14 @@ import requests
 
 from windlass import BadDuration, Overloaded
 from windlass.clock import SECOND
-from windlass.value.outcome import Failed, Snoozed, judge
-from windlass.value.overload import (
+from windlass.value.load.overload import (
     LONGEST_DELAY,
     HttpOverload,
     delay_after,
     overload_in,
     retry_after_in,
 )
+from windlass.value.outcome import Failed, Snoozed, judge
 from windlass.value.retry import retry_policy
 from windlass.value.task import Terms
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.value.other_side import run
+from tests.value.load.other_side import run
 from windlass.clock import SECOND
-from windlass.value.adapt import (
+from windlass.value.load.adapt import (
     DEEPEST,
     FOLLOW,
     STAY,

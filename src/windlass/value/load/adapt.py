@@ -41,13 +41,13 @@ FOLLOW = 1_600_000
 # How long to stay at a known limit before trying more; longer after tries that failed.
 STAY = 6 * SECOND
 MOST_FAILS = 2
-SMALL_STEP = 0.03
+SMALL_STEP = 0.02
 LARGEST_STEP = 0.3
 # While no limit is known.
 FIRST_STEP = 0.5
 RECOVER_STEP = 0.15
 # A limit that is passed by this much is no longer there.
-GONE = 1.05
+GONE = 1.08
 # What presses: the share of the rate that is used.
 PRESSES = 0.8
 # What it bears is still the same, although calls are refused: too many at once are to blame.
