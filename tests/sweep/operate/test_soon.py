@@ -147,7 +147,7 @@ def test_the_key_of_a_caller_that_died_is_visited_by_another(app, offer, clock, 
             app.database.dialect,
             "offer",
             key="7",
-            batch=1,
+            batch=10**15,
             now=now,
             until=now + 10 * SECOND,
         )
