@@ -1,14 +1,7 @@
 """Downstreams that adapt: one state for all workers, from what each of them saw."""
 
-import time
-from contextlib import closing
-
-import httpx
 import pytest
 
-from tests.core.limit.adapt_server import LimitedServer
-from tests.rolling.stock import serving
-from windlass import App
 from windlass.core.limit.adapt import store
 from windlass.core.limit.permit import store as permit_store
 from windlass.operate.downstream import operate
@@ -59,31 +52,3 @@ def test_a_downstream_that_is_new_begins_low_and_one_that_does_not_adapt_is_as_d
     views = operate.listing(app.fleet, app.registry, app.clock)
     limits = {view.name: (view.holds.rate, view.holds.concurrency) for view in views}
     assert limits == {"inventory": ("10/s", 2), "mail": ("80/s", 16)}
-
-
-@pytest.mark.slow
-@pytest.mark.mostly("sqlite")
-def test_a_real_server_whose_capacity_changes_is_followed(database_url):
-    """About three minutes: what the server itself counted, after each change has settled."""
-    with closing(App(database_url)) as app, closing(LimitedServer(60)) as server:
-        inventory = app.downstream("inventory", rate="200/s", concurrency=20, adapt=True)
-        client = httpx.Client()
-
-        @app.task(downstream=inventory)
-        def call(number: int) -> None:
-            client.get(server.url).raise_for_status()
-
-        app.migrate()
-        call.enqueue_many([{"number": number} for number in range(20_000)])
-        found = []
-        with serving(app):
-            for rate in (60, 120, 50):
-                server.rate = rate
-                time.sleep(40)
-                server.count()
-                time.sleep(25)
-                found.append((rate, *server.count()))
-
-        for rate, taken, refused in found:
-            assert 0.85 * rate <= taken / 25 <= 1.1 * rate, found
-            assert refused / (taken + refused) < 0.05, found
