@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from windlass.sweep.model import Progress, RangeView, RoundView, SetAside, SweepVisit
     from windlass.sweep.operate.sweep import Sweep
     from windlass.value.status import Status
+    from windlass.value.window import Window
     from windlass.view.audit import Audit
     from windlass.watch.promise.model.promise import Promise
 
@@ -118,6 +119,7 @@ __all__ = [
     "UnknownKind",
     "UnknownNode",
     "WindlassError",
+    "Window",
     "__version__",
     "context",
 ]
@@ -151,6 +153,7 @@ __getattr__ = attributes_of(
         "windlass.sweep.operate.sweep": ("Sweep",),
         "windlass.view.audit": ("Audit",),
         "windlass.value.status": ("Status",),
+        "windlass.value.window": ("Window",),
         "windlass.watch.promise.model.promise": ("Promise",),
     },
     modules=(

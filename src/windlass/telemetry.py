@@ -119,6 +119,7 @@ WORDS: dict[str, tuple[int, str]] = {
     "cron.stopped": (logging.INFO, "cron {kind} is no longer declared and was stopped"),
     "kind.held_back": (logging.INFO, "kind {kind} is paused, or its window is closed"),
     "kind.opened": (logging.INFO, "kind {kind} may run again"),
+    "window.holidays_failed": (logging.WARNING, "holidays of a window: {error}"),
     "switch.unreadable": (
         logging.WARNING,
         "switch of kind {kind} is not valid and is ignored: {error}",

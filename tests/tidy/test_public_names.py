@@ -96,6 +96,7 @@ PUBLIC = {
     "UnknownKind",
     "UnknownNode",
     "WindlassError",
+    "Window",
     "__version__",
     "context",
 }

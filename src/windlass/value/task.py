@@ -23,6 +23,9 @@ LONGEST_KEY = 255
 # Counting stops above this.
 COUNTED_EXACTLY = 10_000
 RESERVED = "windlass:"
+# Names of switches that no kind may have: of everything, and of groups by their names.
+EVERYTHING = "*"
+GROUP = "group:"
 PRIORITIES = range(-32_768, 32_768)
 
 

@@ -1,7 +1,8 @@
-"""Time-of-day windows: "Mon-Fri 01:00-07:00 Asia/Shanghai", and when one opens.
+"""Windows: "Mon-Fri 01:00-07:00, not 2026-11-11 Asia/Shanghai", and when one opens.
 
 Only the local time in the zone counts. So a window that would open at a time that the clocks skip
-opens right after the gap, and times that the clocks show twice are open twice.
+opens right after the gap, and times that the clocks show twice are open twice. Dates that are off
+and holidays win over everything; dated openings add to the parts of the week.
 """
 
 from __future__ import annotations
@@ -10,34 +11,239 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
-from functools import cache
-from typing import NamedTuple
-from zoneinfo import ZoneInfo
+from typing import NamedTuple, cast
 
-from windlass.clock import SECOND, to_datetime
+from windlass.clock import SECOND
 from windlass.errors import BadWindow
+from windlass.value.calendar.dated import (
+    BadDate,
+    Span,
+    begin_after,
+    is_dated,
+    merged,
+    read_dated,
+    span_at,
+)
+from windlass.value.calendar.holiday import HolidayRule, Holidays, make_holidays
+from windlass.value.calendar.local import (
+    DAY_MINUTES,
+    MINUTE,
+    WEEK_MINUTES,
+    clock_change,
+    day_of,
+    is_zone,
+    local_minute,
+    local_time,
+)
 
 LONGEST_TEXT = 255
-MINUTE = 60 * SECOND
-DAY_MINUTES = 24 * 60
-WEEK_MINUTES = 7 * DAY_MINUTES
 LONGEST_WEEKS = 100 * 52
+# A search for an opening ends after this many changes of the window; with holidays, one a day.
+MOST_STEPS = 3_000
 
 _DAY_NAMES = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _DAYS = {name: day for day, full in enumerate(_DAY_NAMES) for name in (full, full[:3])}
 _HOURS = re.compile(r"([0-9]{1,2}):([0-9]{2})-([0-9]{1,2}):([0-9]{2})")
-_EXAMPLES = '"01:00-07:00", "Mon-Fri 22:00-06:00, Sat-Sun" or "01:00-07:00 Asia/Shanghai"'
+_EXAMPLES = (
+    '"01:00-07:00", "Mon-Fri 22:00-06:00, Sat-Sun", "01:00-07:00 Asia/Shanghai" '
+    'or "01:00-07:00, not 2026-11-11"'
+)
 
 
 def parse_window(given: object, *, what: str = "window") -> Window:
-    """The window that `given` describes. `what` names the option in the error.
+    """The window that `given` describes, or is. `what` names the option in the error.
 
     Commas separate parts. A part is days ("Sat-Sun", all day long), a time range ("01:00-07:00",
     every day), or days and a time range. So "Mon, Wed 09:00-17:00" is all of Monday, and Wednesday
-    from nine to five. A range that ends before it begins ends on the next day. A time zone at the
-    end applies to all parts; without it, times are UTC.
+    from nine to five. A range that ends before it begins ends on the next day. A part may also be a
+    date or begin and end with dates; "not" before it or "off" after it closes the window then. If
+    all parts close it, it is open at all other times. A time zone at the end applies to all parts;
+    without it, times are UTC.
     """
+    if isinstance(given, Window):
+        return given
+    return Window(cast(str, given), what=what)
+
+
+class Part(NamedTuple):
+    """Part of a week in minutes since Monday 00:00; `begin` is included, `end` is not."""
+
+    begin: int
+    end: int
+
+
+class Opening(NamedTuple):
+    """A stretch of time in which a window is open; `end` is not in it."""
+
+    begin: int
+    end: int
+
+
+@dataclass(frozen=True, init=False)
+class Window:
+    """The times at which tasks may run: of each week, and on dates.
+
+    `holidays` are days on which it stays closed: a file with one date a line, or a function that
+    gets a date and returns whether it is one. `what` names the option in errors. All moments are
+    microseconds since the epoch.
+    """
+
+    # The given text with single spaces.
+    text: str
+    zone: str
+    # Sorted, and they do not touch; so are the dated times at which it is open, or off.
+    parts: tuple[Part, ...]
+    opens: tuple[Span, ...]
+    offs: tuple[Span, ...]
+    holidays: Holidays | None
+
+    def __init__(
+        self, text: str, *, holidays: HolidayRule | None = None, what: str = "window"
+    ) -> None:
+        known = None if holidays is None else make_holidays(holidays, what=what)
+        for name, value in (*_read_text(text, what=what), ("holidays", known)):
+            object.__setattr__(self, name, value)
+
+    def __str__(self) -> str:
+        return self.text if self.holidays is None else f"{self.text} except {self.holidays.name}"
+
+    @property
+    def is_weekly(self) -> bool:
+        """Whether each week is like the other."""
+        return not self.opens and not self.offs and self.holidays is None
+
+    @property
+    def share(self) -> float:
+        """The open fraction of a week without dates and clock changes."""
+        return sum(part.end - part.begin for part in self.parts) / WEEK_MINUTES
+
+    def is_open(self, moment: int) -> bool:
+        """Whether it is open by the local time at `moment`."""
+        minute = local_minute(local_time(moment, self.zone))
+        if self._is_off(minute):
+            return False
+        return span_at(self.opens, minute) is not None or self._is_in_week(minute)
+
+    def opens_at(self, moment: int) -> int | None:
+        """The first open moment from `moment` on; None if there is none within sight."""
+        for _ in range(MOST_STEPS):
+            if self.is_open(moment):
+                return moment
+            stop = self._next_stop(moment)
+            if stop is None:
+                return None
+            moment = stop
+        return None
+
+    def open_for(self, length: int, *, since: int) -> int | None:
+        """The moment at which the window has been open for `length` since `since`.
+
+        None if it never is, or only after so long that nobody can tell.
+        """
+        moment, rest = since, length
+        for _ in range(MOST_STEPS):
+            weeks, rest = self._whole_weeks(moment, rest)
+            moment += weeks * WEEK_MINUTES * MINUTE
+            if rest <= 0:
+                return moment
+            opens = self.opens_at(moment)
+            stop = None if opens is None else self._next_stop(opens)
+            if opens is None or stop is None:
+                return None
+            step = min(rest, stop - opens)
+            moment, rest = opens + step, rest - step
+        return None
+
+    def openings(self, since: int, until: int) -> list[Opening]:
+        """The times between two moments at which it is open, in order."""
+        found: list[Opening] = []
+        moment = since
+        while moment < until:
+            stop = min(until, self._next_stop(moment) or until)
+            if self.is_open(moment):
+                if found and found[-1].end == moment:
+                    found[-1] = Opening(found[-1].begin, stop)
+                else:
+                    found.append(Opening(moment, stop))
+            moment = stop
+        return found
+
+    def share_between(self, since: int, until: int) -> float:
+        """The open fraction of the time between two moments."""
+        return sum(end - begin for begin, end in self.openings(since, until)) / (until - since)
+
+    def _is_in_week(self, minute: int) -> bool:
+        minute %= WEEK_MINUTES
+        before = bisect_right(self.parts, (minute, WEEK_MINUTES))
+        return before > 0 and minute < self.parts[before - 1].end
+
+    def _is_off(self, minute: int) -> bool:
+        if span_at(self.offs, minute) is not None:
+            return True
+        return self.holidays is not None and self.holidays.has(day_of(minute))
+
+    def _whole_weeks(self, moment: int, length: int) -> tuple[int, int]:
+        """How many weeks from `moment` on are like any other and needed, and what is left then."""
+        a_week = round(self.share * WEEK_MINUTES) * MINUTE
+        if not a_week or self.holidays is not None:
+            return 0, length
+        minute = local_minute(local_time(moment, self.zone))
+        most = LONGEST_WEEKS
+        if not self.is_weekly:
+            if span_at(self.opens, minute) or span_at(self.offs, minute):
+                return 0, length
+            dates = (begin_after(spans, minute) for spans in (self.opens, self.offs))
+            ahead = [each - minute for each in dates if each is not None]
+            # A day for changes of the clocks.
+            most = min([most, *((each - DAY_MINUTES) // WEEK_MINUTES for each in ahead)])
+        weeks = max(0, min(length // a_week, most))
+        left = length - weeks * a_week
+        return weeks, (left % a_week if weeks == LONGEST_WEEKS else left)
+
+    def _next_stop(self, moment: int) -> int | None:
+        """A later moment, and the window does not change in between; None if it never will."""
+        local = local_time(moment, self.zone)
+        minute = local_minute(local)
+        edge = self._next_edge(minute)
+        if edge is None:
+            return None
+        begin = moment - local.second * SECOND - local.microsecond
+        stop = begin + min(edge - minute, DAY_MINUTES) * MINUTE
+        changed = clock_change(moment, stop, self.zone)
+        if changed < stop or edge - minute <= 3 * DAY_MINUTES:
+            return changed
+        # Clocks that are changed later, by less than a day, reach neither this minute nor the edge.
+        return begin + (edge - minute - 2 * DAY_MINUTES) * MINUTE
+
+    def _next_edge(self, minute: int) -> int | None:
+        """The next local minute at which it may open or close; None if there is none."""
+        off = span_at(self.offs, minute)
+        if off is not None:
+            return off.end
+        edges = [begin_after(self.offs, minute)]
+        if self.holidays is not None:
+            midnight = (minute // DAY_MINUTES + 1) * DAY_MINUTES
+            if self.holidays.has(day_of(minute)):
+                return midnight
+            edges.append(midnight if self.parts or self.opens else None)
+        opened = span_at(self.opens, minute)
+        if opened is not None:
+            edges.append(opened.end)
+        else:
+            edges += [begin_after(self.opens, minute), self._next_part_edge(minute)]
+        return min((each for each in edges if each is not None), default=None)
+
+    def _next_part_edge(self, minute: int) -> int | None:
+        if not self.parts:
+            return None
+        week, rest = divmod(minute, WEEK_MINUTES)
+        edges = (edge for part in self.parts for edge in part)
+        edge = next((each for each in edges if each > rest), self.parts[0].begin + WEEK_MINUTES)
+        return week * WEEK_MINUTES + edge
+
+
+def _read_text(given: object, *, what: str) -> Iterator[tuple[str, object]]:
+    """The fields of the window that a text describes."""
     if not isinstance(given, str):
         raise BadWindow(f"{what}: cannot read {given!r}; give a string such as {_EXAMPLES}")
     text = " ".join(given.split())
@@ -52,114 +258,38 @@ def parse_window(given: object, *, what: str = "window") -> Window:
     parts = [part.strip() for part in described.split(",")]
     if not all(parts):
         raise BadWindow(f"{what}: {text!r} has an extra comma; use commas only between parts")
-    ranges = [each for part in parts for each in _read_part(part, what=what)]
-    return Window(text, zone, _merge(ranges))
+    weekly = [each for part in parts if not is_dated(part) for each in _read_part(part, what=what)]
+    dated = [_read_dated(part, what=what) for part in parts if is_dated(part)]
+    if all(is_off for _, is_off in dated) and not weekly:
+        weekly = [Part(0, WEEK_MINUTES)]
+    yield from (("text", text), ("zone", zone), ("parts", _merge(weekly)))
+    yield "opens", merged(span for span, is_off in dated if not is_off)
+    yield "offs", merged(span for span, is_off in dated if is_off)
 
 
-class Part(NamedTuple):
-    """Part of a week in minutes since Monday 00:00; `begin` is included, `end` is not."""
-
-    begin: int
-    end: int
-
-
-@dataclass(frozen=True, slots=True)
-class Window:
-    """The times of the week at which tasks may run.
-
-    `text` is the given text with single spaces. `parts` are sorted and do not touch. All moments
-    are microseconds since the epoch.
-    """
-
-    text: str
-    zone: str
-    parts: tuple[Part, ...]
-
-    @property
-    def share(self) -> float:
-        """The open fraction of a week without clock changes."""
-        return sum(part.end - part.begin for part in self.parts) / WEEK_MINUTES
-
-    def is_open(self, moment: int) -> bool:
-        """Whether the local time at `moment` is within a part."""
-        minute = _minute_of_week(_local(moment, self.zone))
-        before = bisect_right(self.parts, (minute, WEEK_MINUTES))
-        return before > 0 and minute < self.parts[before - 1].end
-
-    def opens_at(self, moment: int) -> int:
-        """The first open moment from `moment` on."""
-        while not self.is_open(moment):
-            moment = self._next_stop(moment)
-        return moment
-
-    def open_for(self, length: int, *, since: int) -> int:
-        """The moment at which the window has been open for `length` since `since`."""
-        a_week = round(self.share * WEEK_MINUTES) * MINUTE
-        weeks, rest = divmod(length, a_week)
-        moment = since + min(weeks, LONGEST_WEEKS) * WEEK_MINUTES * MINUTE
-        while rest > 0:
-            moment = self.opens_at(moment)
-            step = min(rest, self._next_stop(moment) - moment)
-            moment, rest = moment + step, rest - step
-        return moment
-
-    def _next_stop(self, moment: int) -> int:
-        """A later moment; the window and the clocks do not change in between."""
-        local = _local(moment, self.zone)
-        minute = _minute_of_week(local)
-        edges = (edge for part in self.parts for edge in part)
-        edge = next((each for each in edges if each > minute), self.parts[0].begin + WEEK_MINUTES)
-        # No zone changes its clocks twice in a day, so comparing both ends of a day is enough.
-        minutes = min(edge - minute, DAY_MINUTES)
-        stop = moment + minutes * MINUTE - local.second * SECOND - local.microsecond
-        return _clock_change(moment, stop, self.zone)
-
-
-def _local(moment: int, zone: str) -> datetime:
-    return to_datetime(moment).astimezone(_zone_named(zone))
-
-
-def _minute_of_week(local: datetime) -> int:
-    return local.weekday() * DAY_MINUTES + local.hour * 60 + local.minute
-
-
-def _clock_change(after: int, until: int, zone: str) -> int:
-    """The first moment whose UTC offset differs from that of `after`; at most `until`."""
-    offset = _local(after, zone).utcoffset()
-    if _local(until, zone).utcoffset() == offset:
-        return until
-    while until - after > 1:
-        middle = (after + until) // 2
-        if _local(middle, zone).utcoffset() == offset:
-            after = middle
-        else:
-            until = middle
-    return until
-
-
-@cache
-def _zone_named(name: str) -> ZoneInfo:
-    return ZoneInfo(name)
+def _read_dated(part: str, *, what: str) -> tuple[Span, bool]:
+    try:
+        return read_dated(part)
+    except BadDate as problem:
+        raise BadWindow(f"{what}: cannot read {part!r}; {problem}") from None
 
 
 def _split_zone(text: str, *, what: str) -> tuple[str, str]:
     """The parts, and the time zone after them or UTC."""
     words = re.sub(r"\s*-\s*", "-", text).replace(",", " , ").split()
     last = words[-1]
-    if last == "," or _is_hours(last) or _is_days(last):
+    if last.lower() in (",", "off") or _is_hours(last) or _is_days(last):
         return " ".join(words), "UTC"
-    try:
-        _zone_named(last)
-    except (OSError, ValueError, KeyError, ImportError) as problem:
+    if not is_zone(last):
         if "/" in last:
             raise BadWindow(
                 f"{what}: time zone {last!r} is not known; "
                 'give an IANA name such as "Asia/Shanghai" or "UTC"'
-            ) from problem
+            )
         raise BadWindow(
             f"{what}: cannot read {last!r}, which is not a day, a time range or a time zone; "
             f"write the window as {_EXAMPLES}"
-        ) from problem
+        )
     described = words[:-2] if words[-2:-1] == [","] else words[:-1]
     if not described:
         raise BadWindow(f"{what}: {text!r} is a time zone without times; write it as {_EXAMPLES}")
