@@ -137,11 +137,16 @@ export interface CreateToken {
   name: string; role: Role; expires?: string | null;
 }
 
+/** A day, as an ISO date, and the times at which a window is open on it. */
+export interface DayAhead {
+  date: string; open: readonly OpenHours[];
+}
+
 /** What the code declares; an operator may have set other values. */
 export interface DeclaredView {
   summary: string; arguments: readonly ArgumentView[]; retries: number; timeout: string | null;
-  rate: string | null; window: string | null; concurrency: number | null; priority: number;
-  breaker: string | null;
+  rate: string | null; window: string | null; group: string | null; concurrency: number | null;
+  priority: number; breaker: string | null;
 }
 
 /** A deduction: as it was made, or, asked for later, as it is now. */
@@ -305,9 +310,9 @@ export interface KindView {
   sweep: string | null; next_due_at: string | null; waiting: number; due: number; running: number;
   failed: number; done_last_hour: number; failed_last_hour: number;
   average_milliseconds: number | null; paused: boolean; reason: string | null; who: string | null;
-  since: string | null; opens_at: string | null; probe_at: string | null; rate: string | null;
-  window: string | null; concurrency: number | null; breaker: string; why: string;
-  is_held_back: boolean;
+  since: string | null; until: string | null; group: string | null; opens_at: string | null;
+  probe_at: string | null; rate: string | null; window: string | null; concurrency: number | null;
+  breaker: string; why: string; is_held_back: boolean;
   family: "task" | "cron" | "rolling" | "sweep" | "flow" | "external" | "unknown";
   declared: DeclaredView | null;
 }
@@ -417,6 +422,11 @@ export interface OpenAlerts {
   count: number;
 }
 
+/** A stretch of a day, in minutes since its midnight by the clocks of the zone. */
+export interface OpenHours {
+  begin: number; end: number;
+}
+
 /** A deduction was refused: less was available than wanted. */
 export interface OutOfStockRefusal {
   error: "OutOfStock"; sku: string; wanted: number; available: number;
@@ -464,9 +474,21 @@ export interface Page_TokenView_ {
   items: readonly TokenView[]; next: string | null; missing: readonly string[];
 }
 
-/** Why, for the people who read it later. */
+/** The group whose kinds to pause; without it, everything. */
+export interface PauseAll {
+  reason?: string; until?: string | null; group?: string | null;
+}
+
+/** Why, for the people who read it later, and when it resumes by itself. */
 export interface PauseKind {
-  reason?: string;
+  reason?: string; until?: string | null;
+}
+
+/** Whether everything, or a group, is paused; `group` is None for everything. */
+export interface PauseView {
+  name: string; group: string | null; kinds: readonly string[]; off: boolean;
+  reason: string | null; who: string | null; since: string | null; until: string | null;
+  held_back: string | null;
 }
 
 /** What went wrong; facts may be further fields. */
@@ -512,6 +534,11 @@ export interface RangeView {
 /** A restock or an adjustment that was made. */
 export interface Receipt {
   id: string; movement: Movement; lines: readonly Line[]; created_at: string;
+}
+
+/** The group whose pause to end; without it, the pause of everything. */
+export interface ResumeAll {
+  group?: string | null;
 }
 
 /** Which failed items to retry; all of them without keys. */
@@ -641,10 +668,11 @@ export interface Stock {
 
 /** What is set for a kind; None is as it declares. `held_back` says why it may not run. */
 export interface SwitchView {
-  kind: string; off: boolean; reason: string | null; who: string | null; since: string | null;
-  window: string | null; rate: string | null; concurrency: number | null; breaker: string;
-  has_breaker: boolean; errors_in_a_row: number; opened_at: string | null;
-  probe_at: string | null; held_back: string | null; holds: SettingView;
+  kind: string; group: string | null; off: boolean; reason: string | null; who: string | null;
+  since: string | null; until: string | null; paused_by: readonly string[]; window: string | null;
+  rate: string | null; concurrency: number | null; breaker: string; has_breaker: boolean;
+  errors_in_a_row: number; opened_at: string | null; probe_at: string | null;
+  held_back: string | null; holds: SettingView; ahead: WindowAhead | null;
 }
 
 /** A task, its last errors, its flow run if it has one, and the shard that has it. */
@@ -733,4 +761,9 @@ export interface VisitBody {
 /** Which run; with a batch only that try, not a later one. */
 export interface Which {
   partition?: string; batch?: number | null;
+}
+
+/** Today and the thirteen days after it. `now` is in minutes since midnight of today. */
+export interface WindowAhead {
+  zone: string; now: number; is_open: boolean; opens_at: string | null; days: readonly DayAhead[];
 }

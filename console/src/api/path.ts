@@ -152,6 +152,7 @@ export interface Get {
   };
   "ledger/audit": { query?: { shard?: Maybe<string>; }; answer: Model.Audit; };
   "switches": { answer: readonly Model.SwitchView[]; };
+  "pauses": { answer: readonly Model.PauseView[]; };
   "switches/{kind}": { params: { kind: string; }; answer: Model.SwitchView; };
   "promises": { answer: Model.Page_PromiseView_; };
   "promises/{kind}": { params: { kind: string; }; answer: Model.PromiseView; };
@@ -239,6 +240,8 @@ export interface Post {
   "ledger/deductions/{id}/confirm": {
     params: { id: string; }; query?: { shard?: Maybe<string>; }; answer: Model.Confirmation;
   };
+  "pause": { body: Model.PauseAll; answer: readonly Model.PauseView[]; };
+  "resume": { body: Model.ResumeAll; answer: readonly Model.PauseView[]; };
   "switches/{kind}/pause": {
     params: { kind: string; }; body: Model.PauseKind; answer: Model.SwitchView;
   };

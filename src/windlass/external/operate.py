@@ -42,6 +42,7 @@ from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.payload import encode_result
 from windlass.value.retry import MOST_RETRIES, Backoff
 from windlass.value.status import Status
+from windlass.value.window import Window
 
 BREAKER = "5 in a row, 30s"
 MOST_NUMBER = 2**63
@@ -71,8 +72,9 @@ class Externals:
         priority: int = 0,
         keep: Duration | None = None,
         keep_failed: Duration | None = None,
-        window: str | None = None,
+        window: str | Window | None = None,
         breaker: str | None = BREAKER,
+        group: str | None = None,
     ) -> Task[..., Any]:
         """Declare a system that executes tasks elsewhere; its tasks are submitted to it.
 
@@ -106,6 +108,7 @@ class Externals:
             keep_failed=keep_failed,
             window=window,
             breaker=breaker,
+            group=group,
             face="external",
             face_terms=terms,
             hands_over=True,

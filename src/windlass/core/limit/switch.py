@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from windlass import telemetry
 from windlass.clock import SECOND, to_datetime
@@ -19,27 +20,47 @@ from windlass.errors import BadInput
 from windlass.value.breaker import BreakerState
 from windlass.value.duration import format_duration
 from windlass.value.rate import parse_rate
+from windlass.value.task import EVERYTHING, GROUP
 from windlass.value.window import Window, parse_window
 
 LOOK_SECONDS = 0.4
 NONE = "none"
+DAY = 86_400 * SECOND
+WEEK = 7 * DAY
+MOST_WEEKS_AHEAD = 8
 
 
 @dataclass(frozen=True)
 class Setting:
     """The effective settings of a kind: its switch, or else its declaration."""
 
-    off: bool
+    # The switches that are off now: its own, its group's, that of everything.
+    pauses: tuple[Switch, ...]
     window: Window | None
     rate: float | None
     concurrency: int | None
     problem: str | None = None
+    # The stretch of time for which its share counts, if its weeks are not alike.
+    ahead: tuple[int, int] | None = None
+
+    @property
+    def off(self) -> bool:
+        return bool(self.pauses)
 
     def is_open(self, now: int) -> bool:
         return not self.off and (self.window is None or self.window.is_open(now))
 
+    @cached_property
+    def share(self) -> float:
+        """The part of the time in which its window is open: of a week, or of the time ahead."""
+        if self.window is None:
+            return 1.0
+        if self.window.is_weekly or self.ahead is None:
+            return self.window.share
+        return self.window.share_between(*self.ahead)
 
-def setting_of(kind: Kind, found: Switch) -> Setting:
+
+def setting_of(kind: Kind, found: Switch, *, now: int) -> Setting:
     """The settings of `kind`. Where the row has an invalid value, the declaration counts."""
     window, rate, concurrency, problem = kind.window, kind.rate, kind.concurrency, None
     if found.has_odd_breaker:
@@ -60,7 +81,15 @@ def setting_of(kind: Kind, found: Switch) -> Setting:
         concurrency = given
     elif given is not None:
         problem = f"concurrency: {given!r} is not a number from 1 on"
-    return Setting(found.off, window, rate, concurrency, problem)
+    return Setting(
+        found.pauses(now), window, rate, concurrency, problem, ahead=(now, now + _ahead(kind))
+    )
+
+
+def _ahead(kind: Kind) -> int:
+    """How far a forecast of the kind looks: its period or promise, in whole weeks."""
+    promised = kind.within if kind.period is None else kind.period.every
+    return min(max(1, -(-(promised or 0) // WEEK)), MOST_WEEKS_AHEAD) * WEEK
 
 
 class Switchboard(Loop):
@@ -89,11 +118,11 @@ class Switchboard(Loop):
         switches = self._site.database.read(limit_store.switches, tries=2)
         now = self._site.clock.now()
         for name, load in self._in_flight.loads.items():
-            self._set(load, switches.get(name, Switch(name)), now)
+            self._set(load, switches.of(name, load.kind.group), now)
 
     def _set(self, load: KindLoad, found: Switch, now: int) -> None:
         name = load.kind.name
-        setting = setting_of(load.kind, found)
+        setting = setting_of(load.kind, found, now=now)
         self._report(name, setting.problem)
         load.limits(setting.concurrency, self._in_flight.concurrency)
         self._gate.rates.set(name, setting.rate)
@@ -101,6 +130,8 @@ class Switchboard(Loop):
         if load.kind.breaker is not None:
             self._gate.breakers.see(name, found.breaker)
         was_open, load.is_open = load.is_open, setting.is_open(now)
+        # What was submitted goes on elsewhere, also while a group or everything is paused.
+        load.is_polled = replace(setting, pauses=()).is_open(now) and not found.is_off(now)
         if not load.is_open or self._gate.breakers.is_open(name):
             # Every time: a claim that was running when the kind closed may add rows later.
             self._give_back(name)
@@ -128,10 +159,9 @@ class Switchboard(Loop):
 
 def held_back(kind: Kind | None, found: Switch, *, now: int) -> str | None:
     """The reason in a few words; None if the kind may run."""
-    if found.off:
-        who = f" by {found.who}" if found.who else ""
-        since = f" {_away(now - found.since)} ago" if found.since else ""
-        return f"paused{who}{since}" + (f": {found.reason}" if found.reason else "")
+    pauses = found.pauses(now)
+    if pauses:
+        return "; ".join(paused_text(each, now=now) for each in pauses)
     breaker = found.breaker
     if kind is not None and kind.breaker is not None and breaker.is_open:
         probe_at = breaker.probe_at or now
@@ -139,12 +169,36 @@ def held_back(kind: Kind | None, found: Switch, *, now: int) -> str | None:
         if breaker.state is BreakerState.PROBING:
             when = "being probed"
         return f"breaker open after {breaker.errors_in_a_row} errors in a row, {when}"
-    window = None if kind is None else setting_of(kind, found).window
+    window = None if kind is None else setting_of(kind, found, now=now).window
     if window is not None and not window.is_open(now):
         opens_at = window.opens_at(now)
-        shown = to_datetime(opens_at).strftime("%a %H:%M UTC")
-        return f"window closed, opens {shown} (in {_away(opens_at - now)})"
+        if opens_at is None:
+            return "window closed, and it does not open again"
+        far = "%Y-%m-%d %H:%M UTC" if opens_at - now > WEEK else "%a %H:%M UTC"
+        return f"window closed, opens {to_datetime(opens_at):{far}} (in {_away(opens_at - now)})"
     return None
+
+
+def paused_text(found: Switch, *, now: int) -> str:
+    """Who paused what, until when and why, as in "paused by ann until 06:00 UTC: sale"."""
+    what = ""
+    if found.kind == EVERYTHING:
+        what = "everything "
+    elif found.kind.startswith(GROUP):
+        what = f"group {found.kind.removeprefix(GROUP)} "
+    who = f" by {found.who}" if found.who else ""
+    if found.until is not None:
+        when = f" until {clock_time(found.until, now)}"
+    else:
+        when = f" {_away(now - found.since)} ago" if found.since else ""
+    return f"{what}paused{who}{when}" + (f": {found.reason}" if found.reason else "")
+
+
+def clock_time(moment: int, now: int) -> str:
+    """A moment for people; with its date if it is a day or more ahead."""
+    shown = to_datetime(moment)
+    time = "%H:%M UTC" if shown.second == 0 else "%H:%M:%S UTC"
+    return shown.strftime(time if moment - now < DAY else f"%Y-%m-%d {time}")
 
 
 def _away(microseconds: int) -> str:

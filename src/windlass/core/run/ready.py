@@ -112,6 +112,8 @@ class KindLoad:
         # Whether a success without a result is deleted at once: without a key, and with one.
         self.forgets, self.forgets_named = not kind.terms.keep, kind.terms.keep == 0
         self.is_open = True
+        # Whether what was submitted to another system is asked for.
+        self.is_polled = True
         # Whether a breaker is about to open: nothing starts until that is written.
         self.is_tripped = False
         self.is_rated = kind.rate is not None

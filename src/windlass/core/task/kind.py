@@ -19,7 +19,15 @@ from windlass.value.payload import Arguments, result_decoder
 from windlass.value.period import Period
 from windlass.value.rate import parse_rate
 from windlass.value.retry import Backoff, Retries, retry_policy
-from windlass.value.task import KEEP_FAILED, Claimed, Terms, check_priority
+from windlass.value.task import (
+    EVERYTHING,
+    GROUP,
+    KEEP_FAILED,
+    RESERVED,
+    Claimed,
+    Terms,
+    check_priority,
+)
 from windlass.value.window import Window, parse_window
 
 T = TypeVar("T")
@@ -55,6 +63,8 @@ class Kind:
     breaker: BreakerTerms | None = None
     # How old its oldest due row may be before that is a problem; None: as the app says.
     late_after: int | None = None
+    # Its group: kinds that operators pause together.
+    group: str | None = None
     # What it promises: how long after its due time a run is done, or how long a round or a flow
     # run takes. None: nothing. The promise of a rolling kind is its period.
     within: int | None = None
@@ -103,9 +113,10 @@ class CommonOptions(TypedDict, total=False):
     name: str | None
     timeout: Duration | None
     max_lost: int
-    window: str | None
+    window: str | Window | None
     breaker: str | None
     late_after: Duration | None
+    group: str | None
 
 
 class PromiseOptions(TypedDict, total=False):
@@ -161,9 +172,10 @@ class Options:
     keep_failed: Duration | None = None
     max_lost: int = 3
     finish_timeout: Duration = "5s"
-    window: str | None = None
+    window: str | Window | None = None
     breaker: str | None = None
     late_after: Duration | None = None
+    group: str | None = None
     within: Duration | None = None
     logs: int = 0
     schedule: Schedule | None = None
@@ -249,6 +261,7 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         window=_optional(parse_window, options.window, f"{what}: window"),
         breaker=_optional(parse_breaker, options.breaker, f"{what}: breaker"),
         late_after=optional_duration(options.late_after, f"{what}: late_after"),
+        group=check_group(options.group, f"{what}: group"),
         within=optional_duration(options.within, f"{what}: within"),
         face=options.face,
         face_terms=options.face_terms,
@@ -272,6 +285,7 @@ class Registry:
     meter: Meter | None = None
 
     def add(self, kind: Kind) -> None:
+        _check_is_free(kind.name)
         if kind.name in self.kinds:
             raise DuplicateKind(kind.name)
         self.kinds[kind.name] = kind
@@ -291,6 +305,15 @@ class Registry:
             raise UnknownKind(name, list(self.kinds))
         return found
 
+    @property
+    def groups(self) -> dict[str, list[str]]:
+        """The groups, each with the names of its kinds; both sorted."""
+        found: dict[str, list[str]] = {}
+        for name, kind in sorted(self.kinds.items()):
+            if kind.group is not None:
+                found.setdefault(kind.group, []).append(name)
+        return dict(sorted(found.items()))
+
     def chosen(self, names: list[str] | None) -> dict[str, Kind]:
         """The named kinds, or all of them."""
         if not names:
@@ -307,6 +330,36 @@ def check_kind_name(name: object) -> None:
         raise BadDeclaration(
             f"kind name {name[:40]!r}... is not valid; at most {LONGEST_NAME} printable characters"
         )
+
+
+def _check_is_free(name: str) -> None:
+    """Refuse names that the switches of everything and of groups have, and our own."""
+    taken = (GROUP, RESERVED)
+    if name == EVERYTHING or name.startswith(taken):
+        raise BadDeclaration(
+            f"a kind cannot be named {name!r}; {EVERYTHING!r} and names that begin with "
+            f"{GROUP!r} or {RESERVED!r} are taken"
+        )
+
+
+def check_group(given: object, what: str) -> str | None:
+    """The name of a group, or None."""
+    if given is None:
+        return None
+    longest = LONGEST_NAME - len(GROUP)
+    if (
+        not isinstance(given, str)
+        or not given
+        or given != given.strip()
+        or not given.isprintable()
+        or len(given) > longest
+    ):
+        shown = f"{given[:40]!r}..." if isinstance(given, str) and len(given) > 40 else f"{given!r}"
+        raise BadDeclaration(
+            f"{what}={shown} is not the name of a group; give at most {longest} printable "
+            "characters without spaces around them"
+        )
+    return given
 
 
 def check_no_required_arguments(name: str, arguments: Arguments) -> None:
@@ -332,7 +385,7 @@ def _logs(name: str, given: object) -> int:
     return given
 
 
-def _optional(parse: Callable[..., T], given: str | None, what: str) -> T | None:
+def _optional(parse: Callable[..., T], given: object, what: str) -> T | None:
     return None if given is None else parse(given, what=what)
 
 

@@ -18,7 +18,7 @@ from windlass.clock import SECOND, Clock, from_datetime
 from windlass.core.face import Runnable
 from windlass.core.fetch.claim import Only
 from windlass.core.limit import store as limit_store
-from windlass.core.limit.switch import setting_of
+from windlass.core.limit.switch import held_back, setting_of
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.heartbeat import mark_dead
 from windlass.core.ring.silence import overdue
@@ -126,14 +126,14 @@ class ItemVisit:
         """Whether a live worker may run the kind now; HeldBack if the kind is paused or broken."""
 
         def look(connection: Connection) -> tuple[limit_store.Switch, list[ring_store.WorkerView]]:
-            return limit_store.switch_of(connection, self._kind.name), ring_store.workers(
-                connection
-            )
+            found = limit_store.switch_of(connection, self._kind.name, self._kind.group)
+            return found, ring_store.workers(connection)
 
         found, workers = self._shard.database.read(look)
         now = self._shard.clock.fresh()
-        if found.off:
-            raise HeldBack(self._kind.name, f"it is paused: {found.reason or 'no reason given'}")
+        if found.pauses(now):
+            why = held_back(self._kind, found, now=now)
+            raise HeldBack(self._kind.name, why or "held back")
         if self._kind.breaker is not None and found.breaker.is_open:
             raise HeldBack(self._kind.name, "its breaker is open after too many errors in a row")
         is_served = any(
@@ -142,7 +142,7 @@ class ItemVisit:
         if not is_served:
             self._mark_dead_holder()
         # A closed window holds back the round, but not the visit of one item.
-        setting = setting_of(self._kind, found)
+        setting = setting_of(self._kind, found, now=now)
         rest = max(RESTED_AFTER, 2 * self._tools.dead_after)
         # For how long a window that an operator has set has been closed is unknown.
         was_set = found.window is not None

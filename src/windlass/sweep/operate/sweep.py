@@ -37,6 +37,7 @@ from windlass.sweep.operate.visit import SweepVisitor
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as range_store
 from windlass.sweep.store import sweep as store
+from windlass.value.calendar.until import Until
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.twin import awaited, in_thread, twin
 from windlass.view.audit import Audit
@@ -53,7 +54,14 @@ HISTORY_SHOWN = 10
 class Switches(Protocol):
     """What a handle needs of the switches of its app."""
 
-    def pause(self, kind: str, *, reason: str = "", who: str | None = None) -> None: ...
+    def pause(
+        self,
+        kind: str,
+        *,
+        until: Until | None = None,
+        reason: str = "",
+        who: str | None = None,
+    ) -> None: ...
     def resume(self, kind: str, *, who: str | None = None) -> None: ...
 
 
@@ -135,9 +143,11 @@ class Sweep(Generic[P, R]):
         assert number is not None
         return number
 
-    def pause(self, reason: str = "", *, who: str | None = None) -> None:
-        """Start no more items until it is resumed; the ranges keep their breakpoints."""
-        self._sweeps.switches.pause(self.kind, reason=reason, who=who)
+    def pause(
+        self, reason: str = "", *, until: Until | None = None, who: str | None = None
+    ) -> None:
+        """Start no more items until it is resumed, or `until`; ranges keep their breakpoints."""
+        self._sweeps.switches.pause(self.kind, until=until, reason=reason, who=who)
 
     def resume(self, *, who: str | None = None) -> None:
         """Continue from the breakpoints, and close the breaker if it is open."""
@@ -151,7 +161,7 @@ class Sweep(Generic[P, R]):
                 store.get(connection, self.kind),
                 range_store.listing(connection, self.kind),
                 store.rounds(connection, self.kind, limit=HISTORY_SHOWN),
-                limit_store.switch_of(connection, self.kind),
+                limit_store.switch_of(connection, self.kind, self._kind.group),
             )
         )
         now = shard.clock.now()

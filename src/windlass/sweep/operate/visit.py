@@ -93,11 +93,13 @@ class SweepVisitor:
         deadline = time.monotonic() + self.timeout / SECOND
         name, now = self.kind.name, self.shard.clock.now()
         text = encode_key(key, what=f"sweep {name!r}")
-        held = self.shard.database.read(lambda connection: limit_store.switch_of(connection, name))
+        held = self.shard.database.read(
+            lambda connection: limit_store.switch_of(connection, name, self.kind.group)
+        )
         last = self._fresh(text, now)
         if last is not None:
             return self._view(key, last, is_new=False)
-        if held.off or (self.kind.breaker is not None and held.breaker.is_open):
+        if held.pauses(now) or (self.kind.breaker is not None and held.breaker.is_open):
             raise HeldBack(name, held_back(self.kind, held, now=now) or "held back")
         row = find_row(self.kind, terms_of(self.kind).source, key)
         if row is None:
@@ -127,7 +129,7 @@ class SweepVisitor:
         return last if now - self.fresh <= last.visited_at <= now + SECOND else None
 
     def _wait_for_rate(self, held: Switch, deadline: float, key: Key) -> None:
-        per_second = setting_of(self.kind, held).rate
+        per_second = setting_of(self.kind, held, now=self.shard.clock.now()).rate
         if per_second is None:
             return
         name = self.kind.name

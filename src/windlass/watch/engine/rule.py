@@ -21,7 +21,7 @@ from windlass.core.cron import store as cron
 from windlass.core.face import Site
 from windlass.core.finish.store import MINUTE
 from windlass.core.limit import store as limit_store
-from windlass.core.limit.store import Switch
+from windlass.core.limit.store import SwitchRows
 from windlass.core.limit.switch import held_back
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.store import WorkerView
@@ -95,7 +95,7 @@ class Look:
         return ring_store.workers(self.connection, left_since=self.now - HOUR)
 
     @cached_property
-    def switches(self) -> dict[str, Switch]:
+    def switches(self) -> SwitchRows:
         return limit_store.switches(self.connection)
 
     @cached_property
@@ -118,7 +118,7 @@ class Look:
 
     def is_free(self, kind: Kind) -> bool:
         """Whether nothing holds the kind back on purpose."""
-        switch = self.switches.get(kind.name, Switch(kind.name))
+        switch = self.switches.of(kind.name, kind.group)
         return held_back(kind, switch, now=self.now) is None
 
 
