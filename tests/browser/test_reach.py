@@ -114,6 +114,9 @@ def test_the_keyboard_reaches_everything_in_order_and_shows_where_it_is(sqlite_g
     expect(page.get_by_text("Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_be_focused()
+    expect(page.get_by_role("button", name="Pause everything")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Pause everything")).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.get_by_label("Find a kind")).to_be_focused()
 
@@ -141,7 +144,7 @@ def test_keys_lead_to_pages_search_and_help_and_dialogs_keep_the_focus(sqlite_gl
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
 
-    pause = page.get_by_role("button", name="Pause")
+    pause = page.get_by_role("button", name="Pause", exact=True)
     expect(pause).to_have_count(1)
     pause.focus()
     page.keyboard.press("Enter")
