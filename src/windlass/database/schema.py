@@ -59,6 +59,8 @@ task = _table(
     optional(flow_id=BigInteger, node=Exact(255), open_slots=Integer),
     required(payload=Json),
     optional(result=Json, remark=Long),
+    # Its lane, and its place there: the number of the lane, and whether the row holds it.
+    optional(lane=Exact(255), lane_place=BigInteger),
     # For the claim: due rows of one kind and priority, oldest first, with their bucket.
     partial_index(
         "windlass_task_due",
@@ -77,6 +79,16 @@ task = _table(
     partial_index("windlass_task_undue", "status", "kind", "id", where="due_at is null"),
     # The nodes of a flow run, including the row of the run itself.
     partial_index("windlass_task_flow", "flow_id", "node", where="flow_id is not null"),
+    # The rows of each lane that have not ended, in the order in which they run.
+    partial_index(
+        "windlass_task_lane",
+        "kind",
+        "status",
+        "lane_place",
+        "due_at",
+        "id",
+        where="lane_place is not null and due_at is not null",
+    ),
 )
 
 # Ids of rows that were deleted lately, many in one row, for a call that must know whether its first

@@ -32,6 +32,7 @@ class Call(NamedTuple):
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
     key: str | None
+    lane: str | None = None
 
 
 class NewTask(msgspec.Struct, frozen=True, gc=False):
@@ -45,6 +46,13 @@ class NewTask(msgspec.Struct, frozen=True, gc=False):
     due_at: int
     payload: str
     created_at: int
+
+
+class NewLaneTask(NewTask, frozen=True, gc=False):
+    """A row of a lane to insert."""
+
+    lane: str
+    lane_place: int
 
 
 class NewNode(msgspec.Struct, frozen=True, gc=False):
@@ -121,6 +129,7 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=False):
     finished_at: Moment | None
     last_status: Status | None
     remark: str | None
+    lane: str | None
     payload: JsonText
     result: JsonText | None
 
@@ -150,6 +159,7 @@ class TaskFilter:
     kind: str | None = None
     status: Status | None = None
     key: str | None = None
+    lane: str | None = None
     before: int | None = None
     created_after: Moment | None = None
     created_before: Moment | None = None

@@ -19,13 +19,17 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from windlass.core.face import Site
+from windlass.core.fetch import lane
 from windlass.core.fetch import store as fetch_store
+from windlass.core.fetch.lane import LaneRow, LaneRules
 from windlass.core.fetch.store import Made
 from windlass.core.ring import store as ring_store
 from windlass.core.run.ready import Room
+from windlass.core.task.store import lane as lane_store
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Most, Stamp, Tier, stamped
+from windlass.value.lane import is_laned
 from windlass.value.task import Claimed
 
 
@@ -77,6 +81,11 @@ class Claims:
     def help_again_in(self) -> float:
         """Seconds until `help` has something to do."""
         return float("inf")
+
+    @property
+    def has_busy_lanes(self) -> bool:
+        """Whether rows may start when an outcome of this worker is written."""
+        return False
 
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
@@ -205,6 +214,32 @@ class Rows:
             lost=Made([], 0),
         )
 
+    def claim_lane_rows(self, rows: Sequence[LaneRow], stamp: Stamp) -> list[Claimed]:
+        """Claim rows of lanes that were just read."""
+        return self._database.write_as(
+            stamp.worker,
+            lambda connection: lane.claim_rows(connection, self._dialect, rows, stamp),
+            lost=[],
+        )
+
+    def claim_foreign_lanes(
+        self, rules: LaneRules, stamp: Stamp, *, owners: Collection[int], limit: int, after: int
+    ) -> tuple[list[Claimed], int]:
+        nothing: tuple[list[Claimed], int] = [], 0
+        return self._database.write_as(
+            stamp.worker,
+            lambda connection: lane.claim_foreign(
+                connection,
+                self._dialect,
+                rules,
+                stamp=stamp,
+                owners=owners,
+                limit=limit,
+                after=after,
+            ),
+            lost=nothing,
+        )
+
     def put_back(self, rows: Sequence[Claimed]) -> None:
         """Return claimed rows that have not started to the queue."""
         self._database.write(lambda connection: ring_store.put_back(connection, rows))
@@ -235,6 +270,9 @@ class Rows:
                     self._dialect.rescue(connection, ids, stamp, attempt=attempt)
             if rescued.put_back:
                 ring_store.put_back(connection, rescued.put_back)
+                lane_store.hold(
+                    connection, [row.id for row in rescued.put_back if is_laned(row.bucket)]
+                )
             if rescued.poison:
                 fail_as_poison(connection, rescued.poison)
             return rescued

@@ -86,7 +86,7 @@ class Fetcher(Loop):
             super().wake()
 
     def wake_hungry(self) -> None:
-        self._in_flight.is_hungry = False
+        self._in_flight.is_hungry = self._in_flight.waits_for_lanes = False
         self.wake()
 
     def _fetch(self) -> float:
@@ -105,12 +105,15 @@ class Fetcher(Loop):
                 self.idle.set()
             return min(LONGEST_PAUSE, self._claims.help_again_in)
         self._in_flight.is_hungry = bool(self._abandoned)
+        # Set before looking, for the same reason.
+        self._in_flight.waits_for_lanes = self._claims.has_busy_lanes
         self._in_flight.is_claiming = True
         try:
             taken = self._take(room)
             self._add(taken)
         finally:
             self._in_flight.is_claiming = False
+        self._in_flight.waits_for_lanes = self._claims.has_busy_lanes
         held_for = taken.held_for
         self.found_nothing = not taken.tasks
         if taken.tasks:

@@ -20,10 +20,12 @@ from windlass.core.run.in_flight import InFlight
 from windlass.core.run.log import RunLog
 from windlass.core.run.ready import Run
 from windlass.core.task.kind import Kind
+from windlass.core.task.store import lane
 from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES, DatabaseError
 from windlass.database.dialect.base import Count, lock_runs
 from windlass.errors import Retry
+from windlass.value.lane import is_laned
 from windlass.value.outcome import (
     LOGGED,
     SUCCESS,
@@ -200,6 +202,7 @@ class Finish(Loop):
             if statistics:
                 self._database.dialect.count(connection, statistics)
             moves[:] = self._breakers.note(connection, runs, accepted, now=now)
+            lane.hold(connection, _holding(runs, accepted))
 
         written = write_group(self._site, group, endings, beside=beside, on_accepted=on_accepted)
         accepted = written or set()
@@ -249,6 +252,18 @@ class Finish(Loop):
                 telemetry.emit("task.cancelled", **facts, reason=outcome.reason)
             case Snoozed():
                 telemetry.emit("task.snoozed", **facts, seconds=outcome.delay / 1e6)
+
+
+def _holding(runs: Sequence[Run], accepted: Collection[int]) -> list[int]:
+    """The rows that will be tried again, and hold their lane until then."""
+    return [
+        run.task.id
+        for run in runs
+        if is_laned(run.task.bucket)
+        and isinstance(run.outcome, Retried)
+        and run.kind.lanes.holds
+        and run.task.id in accepted
+    ]
 
 
 def _tries(run: Run) -> dict[str, object]:

@@ -83,6 +83,12 @@ class KnownRows:
                 and (task.task_key is None or (task.kind, task.task_key) not in self._keys)
             ]
 
+    def let_go(self) -> set[int]:
+        """The rows that were forgotten since a read began; ends it."""
+        with self._lock:
+            let_go, self._let_go = self._let_go or set(), None
+            return let_go
+
     def add(self, run: Run) -> None:
         self._runs[run.task.id] = run
         if run.task.task_key is not None:
@@ -161,6 +167,8 @@ class InFlight:
         self.speed = Speedometer()
         self.capacity = Capacity(self, budget)
         self.is_hungry = False
+        # Whether the fetcher waits until an outcome is written, because lanes are busy.
+        self.waits_for_lanes = False
         # They wake the runners of async or sync handlers, the finish, and the fetcher.
         self._on_queued = on_queued
         self._on_ended = on_ended
@@ -275,7 +283,7 @@ class InFlight:
         with self.lock:
             self.ended.release(runs)
             self.rows.forget(runs)
-        if self.is_hungry:
+        if self.is_hungry or self.waits_for_lanes:
             self._on_hungry()
 
     def drop(self, numbers: Iterable[int]) -> list[Run]:

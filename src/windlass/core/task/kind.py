@@ -10,10 +10,18 @@ from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
 from windlass.core.meter import Meter
 from windlass.core.task.hook import Hooks
-from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, Unknown, UnknownKind
+from windlass.errors import (
+    BadArgument,
+    BadDeclaration,
+    BadInput,
+    DuplicateKind,
+    Unknown,
+    UnknownKind,
+)
 from windlass.value.breaker import BreakerTerms, parse_breaker
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
+from windlass.value.lane import NO_LANE_TERMS, LaneFunction, LaneTerms, OnFailure, lane_terms
 from windlass.value.outcome import Misfit
 from windlass.value.payload import Arguments, result_decoder
 from windlass.value.period import Period
@@ -67,6 +75,17 @@ class Kind:
     hands_over: bool = False
     # How many records of a run's log are kept; 0: none.
     logs: int = 0
+    # What it says about lanes; None: nothing.
+    lane: LaneTerms | None = None
+
+    @property
+    def lanes(self) -> LaneTerms:
+        """How the rows of its lanes run."""
+        return NO_LANE_TERMS if self.lane is None else self.lane
+
+    def lane_of(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str | None:
+        """The lane of a call, by the declaration."""
+        return self.lanes.lane_of(self.name, self.arguments.signature, args, kwargs)
 
     def given(self, task: Claimed, *, turns: bool) -> Given:
         """What the handler gets: an item its code, a cron nothing, a task its arguments."""
@@ -128,7 +147,18 @@ class SpeedOptions(TypedDict, total=False):
     rate: str | None
 
 
-class TaskOptions(CommonOptions, PromiseOptions, RetryOptions, SpeedOptions, total=False):
+class LaneOptions(TypedDict, total=False):
+    """The options of kinds whose rows run in lanes."""
+
+    lane: LaneFunction | None
+    per_lane: int
+    on_failure: OnFailure
+    fair: bool
+
+
+class TaskOptions(
+    CommonOptions, PromiseOptions, RetryOptions, SpeedOptions, LaneOptions, total=False
+):
     """The options of a task."""
 
     priority: int
@@ -166,6 +196,10 @@ class Options:
     late_after: Duration | None = None
     within: Duration | None = None
     logs: int = 0
+    lane: LaneFunction | None = None
+    per_lane: int = 1
+    on_failure: OnFailure = "hold"
+    fair: bool = False
     schedule: Schedule | None = None
     period: Period | None = None
     face: str = "task"
@@ -255,6 +289,14 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         has_rows=options.has_rows,
         hands_over=options.hands_over,
         logs=_logs(name, options.logs),
+        lane=lane_terms(
+            name,
+            arguments.signature,
+            of=options.lane,
+            per_lane=options.per_lane,
+            on_failure=options.on_failure,
+            fair=options.fair,
+        ),
     )
 
 
@@ -307,6 +349,19 @@ def check_kind_name(name: object) -> None:
         raise BadDeclaration(
             f"kind name {name[:40]!r}... is not valid; at most {LONGEST_NAME} printable characters"
         )
+
+
+def check_may_have_lanes(kind: Kind) -> None:
+    """Refuse a lane for a kind whose rows do not run once and then end."""
+    if kind.schedule is not None:
+        why = "a cron has one row, which never runs beside itself"
+    elif kind.hands_over:
+        why = "another system runs its tasks, so a lane here cannot hold them"
+    elif kind.face != "task":
+        why = f"only tasks have lanes, and it is a {kind.face}"
+    else:
+        return
+    raise BadInput(f"kind {kind.name!r} cannot have lanes: {why}; leave out lane")
 
 
 def check_no_required_arguments(name: str, arguments: Arguments) -> None:

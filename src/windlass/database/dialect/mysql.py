@@ -34,7 +34,7 @@ from windlass.database.dialect.mysql_server import EXPLAIN, HOLD_T, Server, iden
 from windlass.database.gone import traces_of
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
-from windlass.value.task import NewTask
+from windlass.value.task import NewLaneTask, NewTask
 
 # Both servers accept this form of a shared lock.
 SHARED = "lock in share mode"
@@ -46,6 +46,13 @@ TAKE_NUMBERS = text(
 TYPES = {int: "bigint", str: "varchar(255)", sql.LongText: "mediumtext"}
 
 HINT = "force index (windlass_task_due)"
+LANE_HINT = "force index (windlass_task_lane)"
+# Its own loose scan of the index; in a recursive part it would read all rows of a lane.
+LANES = text(f"""
+select distinct kind, status, lane_place from windlass_task {LANE_HINT}
+where kind = :kind and status = 0 and lane_place between :first and :last
+order by lane_place limit :limit
+""")
 READ = text(sql.PICK.replace(sql.COLUMNS, f"json_array({sql.COLUMNS})").format(hint=HINT, lock=""))
 Picked = tuple[int, str, str | None, int, int, str, int, int, int | None, int, int | None]
 ROWS = msgspec.json.Decoder(list[Picked])
@@ -127,6 +134,7 @@ class MySQL(Dialect):
     missing = (1046, 1146)
 
     hint = HINT
+    lane_hint = LANE_HINT
     change_text, visit_text, remove_text = CHANGE, VISIT, REMOVE_AS_TAKEN
     of_task = "t."
     unless_there = "on duplicate key update id = windlass_task.id"
@@ -222,11 +230,25 @@ class MySQL(Dialect):
 
     def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
         executor.execute(self._insert, {"inserts": document(rows)})
+        return self._inserted(executor, rows)
+
+    def _inserted(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
+        """The ids of those of the rows that are there."""
         if all(row.task_key is None for row in rows):
             return {row.id for row in rows}
         ids, parameters = self.ids(row.id for row in rows)
         found = executor.execute(text(f"select id from windlass_task where id {ids}"), parameters)
         return {row[0] for row in found.fetchall()}
+
+    def insert_laned(self, executor: Executor, rows: Sequence[NewLaneTask]) -> set[int]:
+        executor.execute(self._insert_laned, {"inserts": document(rows)})
+        return self._inserted(executor, rows)
+
+    def lanes(self, connection: Connection, kind: str, places: range, *, limit: int) -> list[int]:
+        if not places:
+            return []
+        asked = {"kind": kind, "first": places.start, "last": places.stop - 1, "limit": limit}
+        return [row[2] for row in connection.execute(LANES, asked).fetchall()]
 
     def ensure_all(
         self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
