@@ -2,8 +2,8 @@
 
 A lane has a number: a hash of its kind and its name, whose high bits are its bucket. Rows of a
 lane are in the buckets from 256 on, where no plain read or claim looks; the owner of bucket `b`
-also owns bucket `256 + b`. The place of a row is twice the number of its lane, plus one if it waits in
-the order of due times. It is even if the row holds the lane: it was tried, and will be tried again.
+also owns bucket `256 + b`. The place of a row is twice the number of its lane, plus one if it waits
+in the order of due times. It is even if the row holds the lane: it was tried, and will be again.
 So an index on the place has the row that holds a lane before all others of that lane.
 
 Two lanes with one number run as one lane: none runs more than it should.
