@@ -30,6 +30,7 @@ from windlass.core.task.hook import (
     check_hook,
 )
 from windlass.core.task.kind import (
+    NO_LANES,
     CronOptions,
     Kind,
     Options,
@@ -180,7 +181,7 @@ class App:
         declare = partial(self._declare, options=Options(**options))
         return declare if function is None else declare(function)
 
-    @takes(CronOptions)
+    @takes(CronOptions, refused=NO_LANES)
     def cron(
         self,
         expression: str,
@@ -202,7 +203,7 @@ class App:
 
         return declare
 
-    @takes(RollingOptions, refused=NO_WITHIN)
+    @takes(RollingOptions, refused={**NO_WITHIN, **NO_LANES})
     def rolling(
         self,
         *,
@@ -222,7 +223,7 @@ class App:
         made = Options(period=period, face="rolling", check=check_takes_a_code, **options)
         return lambda function: Rolling(self.rolling_tools, self._add(function, made))
 
-    @takes(SweepOptions)
+    @takes(SweepOptions, refused=NO_LANES)
     def sweep(
         self,
         source: SweepSource,

@@ -8,7 +8,7 @@ not serve.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -203,8 +203,8 @@ class OwnersRead(Claims):
         self._asked_for_alone_at = 0.0
         self._offers_seen = 0
         self._lanes = LaneReader(site.database, in_flight)
-        # The kinds with waiting rows in lanes, and when to read their other rows again.
-        self._laned: set[str] = set()
+        # The first tier of each kind with rows in lanes, and when to read its other rows again.
+        self._laned: dict[str, Tier] = {}
         self._read_past: dict[str, float] = {}
         self._foreign_lanes: dict[str, int] = {}
 
@@ -230,6 +230,10 @@ class OwnersRead(Claims):
             held_for = self._gate.seconds_until(self._refused)
             if tasks or held_for is not None:
                 return Taken(tasks, held_for=held_for, probes=self._probes)
+            if self._lanes.is_busy:
+                # The next row of a lane starts when the outcome of the last one is written.
+                look_in = self._looked_at + LOOK_AGAIN_AFTER - time.monotonic()
+                return Taken(next_due_in=max(0.0, look_in))
         tiers = self._look()
         tasks = self._collect(room)
         if not tasks and self._once:
@@ -344,8 +348,9 @@ class OwnersRead(Claims):
         def look(connection: Connection) -> tuple[list[Tier], set[str], set[int]]:
             dialect = self._database.dialect
             tiers = dialect.tiers(connection, self._kinds)
-            waiting = {tier.kind for tier in tiers} if has_lanes else set()
-            self._laned = dialect.laned_kinds(connection, waiting)
+            first = _first_of_each_kind(tiers) if has_lanes else {}
+            laned = dialect.laned_kinds(connection, first)
+            self._laned = {kind: first[kind] for kind in laned}
             return tiers, fetch_store.offered_kinds(connection), ring_store.present(connection)
 
         self._tiers, self._offered, present = self._database.read(look)
@@ -375,7 +380,7 @@ class OwnersRead(Claims):
         budget = min(TAKE_AT_MOST, room.total)
         tasks: list[Claimed] = []
         due = [tier for tier in self._tiers if tier.kind in left and self._due.is_due(tier, now)]
-        lanes = self._lane_tiers(tier.kind for tier in due)
+        lanes = [tier for tier in self._lane_tiers(now) if tier.kind in left]
         due = [tier for tier in due if not self._is_past(tier.kind)]
         more: set[str] = set()
         offered = self._offers(left)
@@ -456,12 +461,12 @@ class OwnersRead(Claims):
             self._read_past[tier.kind] = now + (now - began) / PAST_LANES
         return taken
 
-    def _lane_tiers(self, kinds: Iterable[str]) -> list[Tier]:
-        """A tier for the lanes of each of these kinds that has some."""
+    def _lane_tiers(self, now: int) -> list[Tier]:
+        """A tier for all lanes of each kind that had a due row at the last look."""
         return [
             Tier(kind, self._kinds[kind].priority, LANES)
-            for kind in dict.fromkeys(kinds)
-            if kind in self._laned
+            for kind, first in self._laned.items()
+            if self._due.is_due(first, now)
         ]
 
     def _is_past(self, kind: str) -> bool:
@@ -538,7 +543,7 @@ class OwnersRead(Claims):
     def _claim_alone(self) -> list[Claimed]:
         now = self._clock.now()
         tiers = self._rows.tiers(self._kinds)
-        for tier in [*tiers, *self._lane_tiers(tier.kind for tier in tiers)]:
+        for tier in [*tiers, *self._lane_tiers(now)]:
             allowed = self._gate.allow(tier.kind, 1) if self._due.is_due(tier, now) else Allowed(0)
             if allowed.most:
                 taken = next(self._alone_in(tier, now), [])
@@ -568,6 +573,12 @@ class OwnersRead(Claims):
 
     def _stamp(self) -> Stamp:
         return self._site.stamp(self._share.worker, self._lease)
+
+
+def _first_of_each_kind(tiers: list[Tier]) -> dict[str, Tier]:
+    """The tier of each kind with the oldest due time."""
+    ordered = sorted(tiers, key=lambda tier: tier.due_at, reverse=True)
+    return {tier.kind: tier for tier in ordered}
 
 
 def _by_priority(tiers: list[Tier]) -> list[list[Tier]]:

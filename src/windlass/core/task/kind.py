@@ -156,6 +156,12 @@ class LaneOptions(TypedDict, total=False):
     fair: bool
 
 
+# Why other declarations refuse the options of lanes.
+NO_LANES = dict.fromkeys(
+    LaneOptions.__annotations__, "only tasks have lanes, because their rows run once and then end"
+)
+
+
 class TaskOptions(
     CommonOptions, PromiseOptions, RetryOptions, SpeedOptions, LaneOptions, total=False
 ):
