@@ -129,7 +129,7 @@ def test_other_faces_say_why_they_have_no_lanes(app, face):
     given = {"cron": ("0 3 * * *",), "rolling": (), "sweep": (None,)}[face]
     named = {"every": "1d"} if face == "rolling" else {}
 
-    with pytest.raises(BadDeclaration, match="lane=.* is not an option; only tasks have lanes"):
+    with pytest.raises(BadDeclaration, match=r"lane=.* is not an option; only tasks have lanes"):
         getattr(app, face)(*given, lane=lambda code: code, **named)
 
 

@@ -25,7 +25,6 @@ from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES, DatabaseError
 from windlass.database.dialect.base import Count, lock_runs
 from windlass.errors import Retry
-from windlass.value.lane import is_laned
 from windlass.value.outcome import (
     LOGGED,
     SUCCESS,
@@ -259,7 +258,7 @@ def _holding(runs: Sequence[Run], accepted: Collection[int]) -> list[int]:
     return [
         run.task.id
         for run in runs
-        if is_laned(run.task.bucket)
+        if run.has_lane
         and isinstance(run.outcome, Retried)
         and run.kind.lanes.holds
         and run.task.id in accepted

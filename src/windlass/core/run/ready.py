@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from windlass.core.face import Site
 from windlass.core.task.kind import CRON_KEY, Given, Kind
 from windlass.database.connection import Connection
+from windlass.value.lane import is_laned
 from windlass.value.outcome import SUCCESS, Failed, Outcome, Succeeded, describe, judge
 from windlass.value.payload import encode_result
 from windlass.value.task import Claimed
@@ -252,6 +253,7 @@ class Run:
         "callback_tries",
         "deadline",
         "error",
+        "has_lane",
         "is_locked",
         "is_poison",
         "is_probe",
@@ -279,6 +281,7 @@ class Run:
         self.task = task
         self.load = load
         self.kind = load.kind
+        self.has_lane = is_laned(task.bucket)
         self.state = State.QUEUED
         self.began = 0.0
         self.deadline: float | None = None
