@@ -185,7 +185,8 @@ class LaneWorld(World):
     def _check_front(self, run: Run) -> None:
         """Nothing that has begun and is not over is overtaken."""
         where = self.lane_of.get(run.task.id)
-        if where is None:
+        if where is None or self.oracle._taken[run] != self.oracle.rows[run.task.id].cycle:
+            # A user has let the row begin anew.
             return
         front, mine = self._front.setdefault(where, {}), self._order(run)
         for number, order in list(front.items()):

@@ -17,9 +17,10 @@ place has a row that was claimed and returned to the queue with another due time
 
 When a lane is free, its first row is read again, so a row that was committed late goes before later
 ones that were there already. Some rows behind the first are read with it. They start without
-another read if the row before them succeeded, and only within 50 ms of that read: a row that was
-committed in this moment, with an earlier due time, comes after them. Rows of lanes are never offered to other workers, and
-never handed off.
+another read if the row before them succeeded, and only within 250 ms of that read: a row that was
+committed in this time, with an earlier due time, comes after them.
+
+Rows of lanes are never offered to other workers, and never handed off.
 
 If the owner of a bucket does not serve a kind, other workers claim the first rows of its lanes.
 They lock the bucket, so that only one of them at a time decides what comes next.
@@ -57,7 +58,9 @@ MOST_LANES = 1_000
 # How many steps may find nothing to start before the reader waits for its next look.
 MOST_IN_VAIN = 4
 # Rows that were read behind the first of a lane may start for this long without another look.
-AHEAD_SECONDS = 0.05
+AHEAD_SECONDS = 0.25
+# About how many rows one step reads.
+MOST_ROWS = 1_600
 
 
 class LaneRow(NamedTuple):
@@ -333,8 +336,8 @@ class LaneReader:
         if not looked:
             return []
         kind = rules.kind
-        # Few lanes with room for many rows: read more of each.
-        count = max(each for each in HEADS if each == 1 or each * len(looked) <= limit)
+        # The fewer lanes, the more rows of each.
+        count = max(each for each in HEADS if each == 1 or each * len(looked) <= MOST_ROWS)
         until = time.monotonic() + AHEAD_SECONDS
         self._in_flight.rows.begin_read()
         states = self._database.read(
