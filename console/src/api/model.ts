@@ -661,8 +661,8 @@ export interface TaskFull {
   worker: number | null; batch: number | null; created_at: string; started_at: string | null;
   finished_at: string | null;
   last_status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled" | null;
-  remark: string | null; payload: string; result: string | null; is_rolling: boolean;
-  can_retry: boolean; can_cancel: boolean;
+  remark: string | null; lane: string | null; payload: string; result: string | null;
+  is_rolling: boolean; can_retry: boolean; can_cancel: boolean;
 }
 
 /** A task. Times are microseconds since the epoch; `payload` and `result` are JSON. */
@@ -672,7 +672,7 @@ export interface TaskLine {
   priority: number; due_at: string | null; attempt: number; lost: number; worker: number | null;
   created_at: string; started_at: string | null; finished_at: string | null;
   last_status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled" | null;
-  remark: string | null;
+  remark: string | null; lane: string | null;
 }
 
 /** Tasks, newest first; `looked_at` is how many rows were read for them. */

@@ -129,7 +129,8 @@ select place from lane where place is not null
 # Whether a kind has waiting rows with a lane.
 HAS_LANES = """select * from (
     select kind from windlass_task {hint}
-    where kind = :kind_{index} and status = 0 and lane_place >= 0 and due_at is not null limit 1
+    where kind = :kind_{index} and status = 0 and lane_place >= 0 and due_at is not null
+    order by lane_place limit 1
 ) as kind_{index}"""
 
 _FIRST_AT = """(
