@@ -12,7 +12,6 @@ from tests.simulation.mutation import (
     what_still_runs_is_not_marked_when_its_bucket_goes,
 )
 from tests.simulation.stage import Stage
-from windlass.core.fetch import claim as fetch_claim
 from windlass.core.finish import finish
 from windlass.core.ring import store as ring_store
 from windlass.value import lane as lane_value
@@ -54,10 +53,6 @@ def rows_of_lanes_are_read_like_others(patch: pytest.MonkeyPatch, stage: Stage) 
         patch.setattr(f"{module}.bucket_of_lane", spread)
 
 
-def what_was_lost_and_waits_loses_its_place(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(fetch_claim.lane_store, "hold", lambda _connection, _ids: None)
-
-
 # Those that are found within some walks, and those that take many.
 SOON: list[Mutation] = [
     what_others_run_does_not_count,
@@ -70,6 +65,5 @@ SOON: list[Mutation] = [
 ]
 LATER: list[Mutation] = [
     what_is_handed_back_loses_its_place,
-    what_was_lost_and_waits_loses_its_place,
     what_still_runs_is_not_marked_when_its_bucket_goes,
 ]

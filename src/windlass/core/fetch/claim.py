@@ -25,11 +25,9 @@ from windlass.core.fetch.lane import LaneRow, LaneRules
 from windlass.core.fetch.store import Made
 from windlass.core.ring import store as ring_store
 from windlass.core.run.ready import Room
-from windlass.core.task.store import lane as lane_store
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Most, Stamp, Tier, stamped
-from windlass.value.lane import is_laned
 from windlass.value.task import Claimed
 
 
@@ -270,9 +268,6 @@ class Rows:
                     self._dialect.rescue(connection, ids, stamp, attempt=attempt)
             if rescued.put_back:
                 ring_store.put_back(connection, rescued.put_back)
-                lane_store.hold(
-                    connection, [row.id for row in rescued.put_back if is_laned(row.bucket)]
-                )
             if rescued.poison:
                 fail_as_poison(connection, rescued.poison)
             return rescued

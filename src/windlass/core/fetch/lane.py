@@ -59,6 +59,8 @@ MOST_LANES = 1_000
 MOST_IN_VAIN = 4
 # Rows that were read behind the first of a lane may start for this long without another look.
 AHEAD_SECONDS = 0.25
+# Of how many lanes the last turn is known.
+MOST_TURNS = 20_000
 # About how many rows one step reads.
 MOST_ROWS = 1_600
 
@@ -197,6 +199,9 @@ class LanesOfKind:
         self.in_vain = 0
         self.is_done = False
         self.found_some = False
+        # When each lane had its last turn, counted in turns.
+        self.turns: dict[int, int] = {}
+        self.turn = 0
 
     def refresh(self, known: set[int], passed: set[int], *, fair: bool) -> None:
         """Forget rows that are no longer in flight: their lanes may start another."""
@@ -229,6 +234,15 @@ class LanesOfKind:
             taken.append(rows.pop(0))
             self.held.setdefault(lane, set()).add(taken[-1].id)
         return taken
+
+    def in_turn(self, chosen: list[LaneRow], limit: int) -> None:
+        """Sort rows so that lanes whose last turn is longest ago come first, and note the turns."""
+        chosen.sort(key=lambda row: self.turns.get(row.lane, 0))
+        if len(self.turns) > MOST_TURNS:
+            self.turns.clear()
+        for row in chosen[:limit]:
+            self.turn += 1
+            self.turns[row.lane] = self.turn
 
     def look_again(self) -> None:
         self.in_vain, self.is_done = 0, False
@@ -360,7 +374,9 @@ class LaneReader:
             behind = rules.ahead_of(state) if rows else []
             if behind:
                 lanes.ahead[lane] = until, behind
-        if not kind.lanes.fair:
+        if kind.lanes.fair:
+            lanes.in_turn(chosen, limit)
+        else:
             chosen.sort(key=lambda row: (row.due_at, row.id))
         for row in chosen[:limit]:
             lanes.held.setdefault(row.lane, set()).add(row.id)

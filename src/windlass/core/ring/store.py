@@ -450,6 +450,8 @@ def put_back(connection: Connection, rows: Sequence[Claimed]) -> None:
             worker=None,
             due_at=bindparam("due"),
             attempt=task.c.attempt - 1,
+            # If its last worker died, its due time has changed, but it was the first of its lane.
+            **lane.holding(connection),
         ),
         [{"number": row.id, "claim": row.batch, "due": row.due_at} for row in rows],
     )
