@@ -333,11 +333,11 @@ class LaneReader:
             if lanes.cursor >= numbers.stop:
                 continue
             places = range(2 * max(lanes.cursor, numbers.start), 2 * numbers.stop)
-            found = self._database.read(
+            found, are_all = self._database.read(
                 partial(self._dialect.lanes, kind=kind.name, places=places, limit=limit)
             )
             some = list(dict.fromkeys(map(lane_at, found)))
-            lanes.cursor = some[-1] + 1 if len(found) == limit else numbers.stop
+            lanes.cursor = numbers.stop if are_all else some[-1] + 1
             if some:
                 return some
         lanes.wrapped(fair=kind.lanes.fair)
@@ -429,7 +429,7 @@ def claim_foreign(
     for run in ring_store.runs_of(buckets):
         numbers = numbers_in(run)
         places = range(2 * max(after, numbers.start), 2 * numbers.stop)
-        found = dialect.lanes(connection, kind.name, places, limit=max(FEWEST_LANES, limit))
+        found, _ = dialect.lanes(connection, kind.name, places, limit=max(FEWEST_LANES, limit))
         lanes = list(dict.fromkeys(map(lane_at, found)))
         if lanes:
             states = read_lanes(connection, dialect, kind, lanes)

@@ -463,10 +463,16 @@ class Dialect(ABC):
 
     # Lanes
 
-    def lanes(self, connection: Connection, kind: str, places: range, *, limit: int) -> list[int]:
-        """The first places of lanes of `kind` with waiting rows, at most `limit`, in order."""
+    def lanes(
+        self, connection: Connection, kind: str, places: range, *, limit: int
+    ) -> tuple[list[int], bool]:
+        """The first places of lanes of `kind` with waiting rows, in order, and if these are all.
+
+        At most `limit` of them; a lane may have two.
+        """
         asked = {"kind": kind, "first": places.start, "last": places.stop - 1, "limit": limit}
-        return list(connection.scalars(self._lanes, asked)) if places else []
+        found = list(connection.scalars(self._lanes, asked)) if places else []
+        return found, len(found) < limit
 
     def laned_kinds(self, connection: Connection, kinds: Collection[str]) -> set[str]:
         """Those of the kinds that have waiting rows with a lane."""

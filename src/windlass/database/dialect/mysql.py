@@ -47,12 +47,24 @@ TYPES = {int: "bigint", str: "varchar(255)", sql.LongText: "mediumtext"}
 
 HINT = "force index (windlass_task_due)"
 LANE_HINT = "force index (windlass_task_lane)"
-# Its own loose scan of the index; in a recursive part it would read all rows of a lane.
+# In a recursive part, or joined to a list, it would read all rows of a kind: it needs known values.
+LANE_CHUNK = 256
+LANE_STEPS = 64
 LANES = text(f"""
-select distinct kind, status, lane_place from windlass_task {LANE_HINT}
-where kind = :kind and status = 0 and lane_place between :first and :last
-order by lane_place limit :limit
+select lane_place from windlass_task {LANE_HINT}
+where kind = :kind and status = 0 and lane_place between :first and :last and due_at is not null
+order by lane_place limit {LANE_CHUNK}
 """)
+AT_PLACES = """
+select lane_place, id from windlass_task {hint}
+where kind = :kind and status = :status and lane_place in ({places}) and due_at is not null
+"""
+FIRST_AT = """(
+    select lane_place, id from windlass_task {hint}
+    where kind = :kind and status = 0 and lane_place = {place} and due_at is not null
+    order by due_at, id limit {count}
+)"""
+LANES_AT_ONCE = 100
 READ = text(sql.PICK.replace(sql.COLUMNS, f"json_array({sql.COLUMNS})").format(hint=HINT, lock=""))
 Picked = tuple[int, str, str | None, int, int, str, int, int, int | None, int, int | None]
 ROWS = msgspec.json.Decoder(list[Picked])
@@ -244,11 +256,59 @@ class MySQL(Dialect):
         executor.execute(self._insert_laned, {"inserts": document(rows)})
         return self._inserted(executor, rows)
 
-    def lanes(self, connection: Connection, kind: str, places: range, *, limit: int) -> list[int]:
+    def lanes(
+        self, connection: Connection, kind: str, places: range, *, limit: int
+    ) -> tuple[list[int], bool]:
+        found: dict[int, None] = {}
+        asked = {"kind": kind, "first": places.start, "last": places.stop - 1}
+        for _ in range(LANE_STEPS):
+            chunk = list(connection.scalars(LANES, asked)) if places else []
+            found.update(dict.fromkeys(chunk))
+            if len(chunk) < LANE_CHUNK:
+                return list(found)[:limit], len(found) <= limit
+            if len(found) >= limit:
+                break
+            # Past all rows of the last lane.
+            asked["first"] = chunk[-1] + 1
+        return list(found)[:limit], False
+
+    def heads(
+        self, connection: Connection, kind: str, numbers: Collection[int], *, count: int
+    ) -> list[list[int]]:
+        given = list(numbers)
+        found: list[list[int]] = []
+        for begin in range(0, len(given), LANES_AT_ONCE):
+            found += self._heads_of(connection, kind, given[begin : begin + LANES_AT_ONCE], count)
+        return found
+
+    def _heads_of(
+        self, connection: Connection, kind: str, numbers: list[int], count: int
+    ) -> list[list[int]]:
+        both = [place for number in numbers for place in (2 * number, 2 * number + 1)]
+        running = self._at_places(connection, kind, both, status=1)
+        busy = {place >> 1 for place, _ in running}
+        free = [number for number in numbers if number not in busy]
+        held = self._at_places(connection, kind, [2 * number for number in free], status=0)
+        holding = {place >> 1: number for place, number in held}
+        others = [number for number in free if number not in holding]
+        first: dict[int, list[int]] = {number: [] for number in others}
+        if others:
+            parts = (
+                FIRST_AT.format(hint=self.lane_hint, place=2 * number + 1, count=count)
+                for number in others
+            )
+            for place, row in connection.execute(text(" union all ".join(parts)), {"kind": kind}):
+                first[place >> 1].append(row)
+        return [*([row] for row in holding.values()), *first.values()]
+
+    def _at_places(
+        self, connection: Connection, kind: str, places: list[int], *, status: int
+    ) -> list[tuple[int, int]]:
         if not places:
             return []
-        asked = {"kind": kind, "first": places.start, "last": places.stop - 1, "limit": limit}
-        return [row[2] for row in connection.execute(LANES, asked).fetchall()]
+        statement = AT_PLACES.format(hint=self.lane_hint, places=", ".join(map(str, places)))
+        rows = connection.execute(text(statement), {"kind": kind, "status": status})
+        return [(place, number) for place, number in rows]
 
     def ensure_all(
         self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
