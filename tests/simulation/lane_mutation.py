@@ -32,9 +32,8 @@ def a_row_that_holds_its_lane_is_not_first(patch: pytest.MonkeyPatch, stage: Sta
 def reword(patch: pytest.MonkeyPatch, stage: Stage, said: str, instead: str) -> None:
     """Change the statement that finds the first row of each lane."""
     dialect: Any = stage.app.database.dialect
-    for count, statement in dialect._heads.items():
-        assert said in statement.text
-        patch.setitem(dialect._heads, count, text(statement.text.replace(said, instead)))
+    assert said in dialect._heads.text
+    patch.setattr(dialect, "_heads", text(dialect._heads.text.replace(said, instead)))
 
 
 def a_failing_row_does_not_hold_its_lane(patch: pytest.MonkeyPatch, stage: Stage) -> None:

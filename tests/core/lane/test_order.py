@@ -8,7 +8,6 @@ import pytest
 from tests.table import count, task
 from windlass import Retry, Snooze, Status
 from windlass.clock import SECOND, to_datetime
-from windlass.core.fetch import lane as lane_reader
 from windlass.operate.task import operate
 
 
@@ -191,10 +190,7 @@ def test_within_a_lane_the_due_time_decides_and_not_the_priority(app, clock, not
     assert seen == ["first", "second", "third", "fourth"]
 
 
-def test_a_row_that_was_committed_late_with_an_earlier_due_time_goes_first(
-    app, clock, seen, monkeypatch
-):
-    monkeypatch.setattr(lane_reader, "AHEAD_SECONDS", 0.0)
+def test_a_row_that_was_committed_late_with_an_earlier_due_time_goes_first(app, clock, seen):
     begun, go_on = threading.Event(), threading.Event()
 
     @app.task(lane=lambda name: "one")

@@ -48,9 +48,7 @@ def test_statements_of_lanes_use_their_index(app, laned, database_engine):
         places, are_all = dialect.lanes(connection, "laned", range(1 << 56), limit=1_000)
         assert are_all
         assert len(set(map(lane_at, places))) == LANES + 1
-        for count in (1, 4, 16):
-            heads = dialect.heads(connection, "laned", lanes, count=count)
-            assert sorted(map(len, heads)) == [0, 1, count]
+        assert len(dialect.heads(connection, "laned", lanes)) == 2
         ids = dialect.lane_rows(connection, "laned", lanes[0], status=0, limit=5)
         assert len(dialect.laned(connection, ids, is_locked=True)) == 5
         stamp = Stamp(1, mate.id, app.clock.now(), app.clock.now() + 1)

@@ -15,10 +15,8 @@ A row that was tried and will be tried again holds its lane (`on_failure="hold"`
 index is before all others of the lane, so nothing else of the lane starts before it ends. The same
 place has a row that was claimed and returned to the queue with another due time.
 
-When a lane is free, its first row is read again, so a row that was committed late goes before later
-ones that were there already. Some rows behind the first are read with it. They start without
-another read if the row before them succeeded, and only within 250 ms of that read: a row that was
-committed in this time, with an earlier due time, comes after them.
+Each time that a lane is free, its first row is read again. So a row that was committed late goes
+before later ones that were there already.
 
 Rows of lanes are never offered to other workers, and never handed off.
 
@@ -28,11 +26,10 @@ They lock the bucket, so that only one of them at a time decides what comes next
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Any, NamedTuple
 
 from windlass.core.ring import store as ring_store
@@ -41,7 +38,7 @@ from windlass.core.run.in_flight import InFlight
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import Database
-from windlass.database.dialect.base import HEADS, Dialect, Stamp, stamped
+from windlass.database.dialect.base import Dialect, Stamp, stamped
 from windlass.value.lane import (
     bucket_of_lane,
     is_holding,
@@ -57,12 +54,8 @@ FEWEST_LANES = 32
 MOST_LANES = 1_000
 # How many steps may find nothing to start before the reader waits for its next look.
 MOST_IN_VAIN = 4
-# Rows that were read behind the first of a lane may start for this long without another look.
-AHEAD_SECONDS = 0.25
 # Of how many lanes the last turn is known.
 MOST_TURNS = 20_000
-# About how many rows one step reads.
-MOST_ROWS = 1_600
 
 
 class LaneRow(NamedTuple):
@@ -98,25 +91,13 @@ def read_lanes(
     dialect: Dialect,
     kind: Kind,
     lanes: Collection[int],
-    *,
-    count: int = 1,
 ) -> dict[int, LaneState]:
-    """What is in each of these lanes, without lanes that are full or empty.
-
-    Where one row of a lane runs at a time, the first `count` of each.
-    """
+    """What is in each of these lanes, without lanes that are full or empty."""
     most = kind.lanes.per_lane
     if most == 1:
-        heads = dialect.heads(connection, kind.name, lanes, count=count)
-        ids = [number for some in heads for number in some]
-        known = {row.id: row for row in _rows(dialect.laned(connection, ids))}
-        states: dict[int, LaneState] = {}
-        for some in heads:
-            # A row that is gone meanwhile was cancelled.
-            waiting = [known[number] for number in some if number in known]
-            if waiting:
-                states[waiting[0].lane] = LaneState(waiting, set())
-        return states
+        ids = dialect.heads(connection, kind.name, lanes)
+        rows = _rows(dialect.laned(connection, ids))
+        return {row.lane: LaneState([row], set()) for row in rows}
     found: dict[int, LaneState] = {}
     for lane in lanes:
         running = dialect.lane_rows(connection, kind.name, lane, status=Status.RUNNING, limit=most)
@@ -165,15 +146,6 @@ class LaneRules(NamedTuple):
             free -= 1
         return NextRows(chosen, due_at, some_alone)
 
-    def ahead_of(self, state: LaneState) -> list[LaneRow]:
-        """The rows that may follow the first one, one by one, if that succeeds."""
-        if self.kind.lanes.per_lane > 1 or self.kind.lanes.fair:
-            return []
-        return list(takewhile(self._may_follow, state.waiting[1:]))
-
-    def _may_follow(self, row: LaneRow) -> bool:
-        return row.due_at <= self.due_until and row.batch is None and row.lost_in_a_row in self.lost
-
 
 class NextRows(NamedTuple):
     """The rows of a lane that may start, when others become due, and whether one must run alone."""
@@ -191,8 +163,6 @@ class LanesOfKind:
         self.held: dict[int, set[int]] = {}
         # Lanes that may have a row to start, in the order in which they are looked at.
         self.again: dict[int, None] = {}
-        # Rows behind those in flight, and until when they may start without another look.
-        self.ahead: dict[int, tuple[float, list[LaneRow]]] = {}
         # The number of the lane where the next step begins.
         self.cursor = 0
         # Steps in a row that found no row, and whether there is none behind the cursor.
@@ -203,37 +173,18 @@ class LanesOfKind:
         self.turns: dict[int, int] = {}
         self.turn = 0
 
-    def refresh(self, known: set[int], passed: set[int], *, fair: bool) -> None:
+    def refresh(self, known: set[int], *, fair: bool) -> None:
         """Forget rows that are no longer in flight: their lanes may start another."""
         freed = [lane for lane, ids in self.held.items() if not ids <= known]
         for lane in freed:
-            gone = self.held[lane] - known
             self.held[lane] &= known
             if not self.held[lane]:
                 del self.held[lane]
-            if not gone <= passed:
-                # It may hold its lane now.
-                self.ahead.pop(lane, None)
             if not fair:
                 self.again[lane] = None
         if freed and fair:
             # Its next turn is when the others had theirs.
             self.look_again()
-
-    def pop_ahead(self, rules: LaneRules, looked: Sequence[int], limit: int) -> list[LaneRow]:
-        """The next rows of these lanes that were read a moment ago."""
-        now = time.monotonic()
-        taken: list[LaneRow] = []
-        for lane in looked:
-            until, rows = self.ahead.get(lane, (0.0, []))
-            if not rows or len(taken) >= limit:
-                continue
-            if until < now or rows[0].due_at > rules.due_until:
-                del self.ahead[lane]
-                continue
-            taken.append(rows.pop(0))
-            self.held.setdefault(lane, set()).add(taken[-1].id)
-        return taken
 
     def in_turn(self, chosen: list[LaneRow], limit: int) -> None:
         """Sort rows so that lanes whose last turn is longest ago come first, and note the turns."""
@@ -249,7 +200,6 @@ class LanesOfKind:
 
     def start_over(self) -> None:
         self.look_again()
-        self.ahead.clear()
         self.cursor = 0
 
     def wrapped(self, *, fair: bool) -> None:
@@ -267,7 +217,6 @@ class LaneReader:
         self._dialect = database.dialect
         self._in_flight = in_flight
         self._lanes: defaultdict[str, LanesOfKind] = defaultdict(LanesOfKind)
-        self._passed: set[int] = set()
         # When the first of the rows that lanes were seen to wait for becomes due.
         self.next_due: int | None = None
         # Whether a lane waits for a row that must run alone.
@@ -296,21 +245,14 @@ class LaneReader:
         """
         kind = rules.kind
         lanes, fair = self._lanes[kind.name], kind.lanes.fair
-        known = self._in_flight.rows.ids
-        self._passed |= self._in_flight.take_passed()
-        lanes.refresh(known, self._passed, fair=fair)
-        self._passed &= known
+        lanes.refresh(self._in_flight.rows.ids, fair=fair)
         taken: list[LaneRow] = []
         while lanes.again and len(taken) < limit:
             some = list(islice(lanes.again, MOST_LANES))
             for lane in some:
                 del lanes.again[lane]
             ours = [lane for lane in some if _is_in(share, lane)]
-            at_once = lanes.pop_ahead(rules, ours, limit - len(taken))
-            taken += at_once
-            begun = {row.lane for row in at_once}
-            rest = [lane for lane in ours if lane not in begun]
-            taken += self._start(rules, lanes, rest, limit - len(taken))
+            taken += self._start(rules, lanes, ours, limit - len(taken))
             if len(some) < MOST_LANES:
                 break
         while len(taken) < limit and not lanes.is_done:
@@ -350,12 +292,9 @@ class LaneReader:
         if not looked:
             return []
         kind = rules.kind
-        # The fewer lanes, the more rows of each.
-        count = max(each for each in HEADS if each == 1 or each * len(looked) <= MOST_ROWS)
-        until = time.monotonic() + AHEAD_SECONDS
         self._in_flight.rows.begin_read()
         states = self._database.read(
-            lambda connection: read_lanes(connection, self._dialect, kind, looked, count=count)
+            lambda connection: read_lanes(connection, self._dialect, kind, looked)
         )
         known, let_go = self._in_flight.rows.ids, self._in_flight.rows.let_go()
         chosen: list[LaneRow] = []
@@ -370,10 +309,6 @@ class LaneReader:
                 # The read saw the old state of a row that has ended: look once more.
                 lanes.again[lane] = None
             chosen += rows
-            lanes.ahead.pop(lane, None)
-            behind = rules.ahead_of(state) if rows else []
-            if behind:
-                lanes.ahead[lane] = until, behind
         if kind.lanes.fair:
             lanes.in_turn(chosen, limit)
         else:

@@ -33,7 +33,7 @@ from windlass.core.run.ready import (
 from windlass.core.task.hook import Hooks
 from windlass.core.task.kind import Kind
 from windlass.core.trace.provider import SIGN
-from windlass.value.outcome import Outcome, Succeeded
+from windlass.value.outcome import Outcome
 from windlass.value.task import Claimed
 
 T = TypeVar("T")
@@ -169,8 +169,6 @@ class InFlight:
         self.is_hungry = False
         # Whether the fetcher waits until an outcome is written, because lanes are busy.
         self.waits_for_lanes = False
-        # Rows of lanes that succeeded, until the reader of lanes has heard of it.
-        self.passed: set[int] = set()
         # They wake the runners of async or sync handlers, the finish, and the fetcher.
         self._on_queued = on_queued
         self._on_ended = on_ended
@@ -257,12 +255,6 @@ class InFlight:
         self.good_until = good_until
         if had_lapsed:
             self._made_room()
-
-    def take_passed(self) -> set[int]:
-        """The rows of lanes that succeeded since the last call."""
-        with self.lock:
-            passed, self.passed = self.passed, set()
-            return passed
 
     def end(self, run: Run, outcome: Outcome) -> bool:
         """Record the outcome of `run`; returns False if it is no longer running."""
@@ -432,8 +424,6 @@ class InFlight:
             run.keeper.landed(run)
             return False
         self.ended.waiting.append(run)
-        if run.has_lane and isinstance(outcome, Succeeded) and not run.on_finish:
-            self.passed.add(run.number)
         return len(self.ended.waiting) == 1
 
     def _made_room(self) -> None:

@@ -62,8 +62,6 @@ class Tier(NamedTuple):
 
 
 KINDS_AT_ONCE = 50
-# How many rows of each lane one statement may read.
-HEADS = (1, 4, 16)
 
 
 class Stamp(NamedTuple):
@@ -209,10 +207,7 @@ class Dialect(ABC):
         )
         self._lanes = self.often(sql.LANES.format(hint=self.lane_hint))
         lanes = self.rows("lanes", held=int, place=int)
-        self._heads = {
-            count: self.often(sql.heads(count).format(rows=lanes, hint=self.lane_hint))
-            for count in HEADS
-        }
+        self._heads = self.often(sql.HEADS.format(rows=lanes, hint=self.lane_hint))
         self._lane_rows = self.often(sql.LANE_ROWS.format(hint=self.lane_hint))
         counts = self.rows("counts", **columns_of(Count))
         self._count = self.often(sql.COUNT.format(rows=counts, added=self.added()))
@@ -487,20 +482,11 @@ class Dialect(ABC):
             found.update(connection.scalars(text(" union all ".join(parts)), asked))
         return found
 
-    def heads(
-        self, connection: Connection, kind: str, numbers: Collection[int], *, count: int
-    ) -> list[list[int]]:
-        """The first `count` waiting rows of each of these lanes of which none runs; their ids.
-
-        If a row holds its lane, only that one.
-        """
+    def heads(self, connection: Connection, kind: str, numbers: Collection[int]) -> list[int]:
+        """The first waiting row of each of these lanes of which none runs; their ids."""
         lanes = [{"held": 2 * number, "place": 2 * number + 1} for number in numbers]
-        asked = {"kind": kind, "lanes": document(lanes)}
-        found = connection.execute(self._heads[count], asked).fetchall()
-        return [
-            [holding] if holding is not None else [each for each in others if each is not None]
-            for holding, *others in found
-        ]
+        found = connection.scalars(self._heads, {"kind": kind, "lanes": document(lanes)})
+        return [number for number in found if number is not None]
 
     def lane_rows(
         self, connection: Connection, kind: str, number: int, *, status: int, limit: int

@@ -60,9 +60,9 @@ select lane_place, id from windlass_task {hint}
 where kind = :kind and status = :status and lane_place in ({places}) and due_at is not null
 """
 FIRST_AT = """(
-    select lane_place, id from windlass_task {hint}
+    select id from windlass_task {hint}
     where kind = :kind and status = 0 and lane_place = {place} and due_at is not null
-    order by due_at, id limit {count}
+    order by due_at, id limit 1
 )"""
 LANES_AT_ONCE = 100
 READ = text(sql.PICK.replace(sql.COLUMNS, f"json_array({sql.COLUMNS})").format(hint=HINT, lock=""))
@@ -272,34 +272,26 @@ class MySQL(Dialect):
             asked["first"] = chunk[-1] + 1
         return list(found)[:limit], False
 
-    def heads(
-        self, connection: Connection, kind: str, numbers: Collection[int], *, count: int
-    ) -> list[list[int]]:
+    def heads(self, connection: Connection, kind: str, numbers: Collection[int]) -> list[int]:
         given = list(numbers)
-        found: list[list[int]] = []
+        found: list[int] = []
         for begin in range(0, len(given), LANES_AT_ONCE):
-            found += self._heads_of(connection, kind, given[begin : begin + LANES_AT_ONCE], count)
+            found += self._heads_of(connection, kind, given[begin : begin + LANES_AT_ONCE])
         return found
 
-    def _heads_of(
-        self, connection: Connection, kind: str, numbers: list[int], count: int
-    ) -> list[list[int]]:
+    def _heads_of(self, connection: Connection, kind: str, numbers: list[int]) -> list[int]:
         both = [place for number in numbers for place in (2 * number, 2 * number + 1)]
         running = self._at_places(connection, kind, both, status=1)
         busy = {place >> 1 for place, _ in running}
         free = [number for number in numbers if number not in busy]
         held = self._at_places(connection, kind, [2 * number for number in free], status=0)
-        holding = {place >> 1: number for place, number in held}
+        holding = {place >> 1: row for place, row in held}
         others = [number for number in free if number not in holding]
-        first: dict[int, list[int]] = {number: [] for number in others}
-        if others:
-            parts = (
-                FIRST_AT.format(hint=self.lane_hint, place=2 * number + 1, count=count)
-                for number in others
-            )
-            for place, row in connection.execute(text(" union all ".join(parts)), {"kind": kind}):
-                first[place >> 1].append(row)
-        return [*([row] for row in holding.values()), *first.values()]
+        if not others:
+            return list(holding.values())
+        parts = (FIRST_AT.format(hint=self.lane_hint, place=2 * number + 1) for number in others)
+        first = connection.scalars(text(" union all ".join(parts)), {"kind": kind})
+        return [*holding.values(), *first]
 
     def _at_places(
         self, connection: Connection, kind: str, places: list[int], *, status: int

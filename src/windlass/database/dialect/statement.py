@@ -136,7 +136,7 @@ HAS_LANES = """select * from (
 _FIRST_AT = """(
     select h.id from windlass_task h {{hint}}
     where h.kind = :kind and h.status = 0 and h.lane_place = {place} and h.due_at is not null
-    order by h.due_at, h.id limit 1{skip}
+    order by h.due_at, h.id limit 1
 )"""
 _NONE_RUNS_AT = """not exists (
     select 1 from windlass_task r {{hint}}
@@ -144,15 +144,13 @@ _NONE_RUNS_AT = """not exists (
 )"""
 
 
-def heads(count: int) -> str:
-    """For each lane of which no row runs: the row that holds it, and the first `count` others."""
-    found = [_FIRST_AT.format(place="lanes.held", skip="")]
-    for skipped in range(count):
-        skip = f" offset {skipped}" if skipped else ""
-        found.append(_FIRST_AT.format(place="lanes.place", skip=skip))
-    none_runs = [_NONE_RUNS_AT.format(place=place) for place in ("lanes.held", "lanes.place")]
-    return f"select {', '.join(found)} from {{rows}} where {' and '.join(none_runs)}"
-
+# The first row of each lane of which none runs: the row that holds the lane, or else the first in
+# the order of due times.
+HEADS = f"""
+select coalesce({_FIRST_AT.format(place="lanes.held")}, {_FIRST_AT.format(place="lanes.place")})
+from {{rows}}
+where {_NONE_RUNS_AT.format(place="lanes.held")} and {_NONE_RUNS_AT.format(place="lanes.place")}
+"""
 
 # The waiting and running rows of one lane: those that hold it, and the first others.
 LANE_ROWS = """
