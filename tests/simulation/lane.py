@@ -11,7 +11,7 @@ from tests.simulation.stage import Stage
 from tests.simulation.user import MOST_OPEN_ROWS
 from tests.simulation.world import World
 from windlass.core.run.ready import Run, State
-from windlass.value.lane import bucket_of_lane, is_holding, lane_number, place_of
+from windlass.value.bucket import bucket_of_lane, is_holding, lane_number, place_of
 from windlass.value.outcome import Retried, Snoozed
 from windlass.value.task import NewLaneTask
 

@@ -14,7 +14,7 @@ from tests.simulation.mutation import (
 from tests.simulation.stage import Stage
 from windlass.core.finish import finish
 from windlass.core.ring import store as ring_store
-from windlass.value import lane as lane_value
+from windlass.value import bucket as lane_value
 
 
 def what_others_run_does_not_count(patch: pytest.MonkeyPatch, stage: Stage) -> None:

@@ -6,7 +6,7 @@ from tests.core.ring.peer import Mate, die, pass_by, settle
 from tests.table import task, tasks
 from windlass import Status
 from windlass.core.ring.ring import GIVE_UP_AFTER
-from windlass.value.lane import owned_with
+from windlass.value.bucket import owned_with
 from windlass.value.outcome import Retried
 
 pytestmark = pytest.mark.usefixtures("one_clock")

@@ -39,7 +39,7 @@ from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Dialect, Stamp, stamped
-from windlass.value.lane import (
+from windlass.value.bucket import (
     bucket_of_lane,
     is_holding,
     lane_at,

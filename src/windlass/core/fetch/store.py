@@ -19,7 +19,7 @@ from sqlalchemy import Connection, delete, false, func, insert, or_, select, upd
 from windlass.core.ring import store as ring_store
 from windlass.database.dialect.base import Dialect, Most, Stamp, Tier, force_index, stamped
 from windlass.database.schema import offer, task, worker
-from windlass.value.lane import is_laned
+from windlass.value.bucket import is_laned
 from windlass.value.status import Status
 from windlass.value.task import Claimed
 

@@ -201,7 +201,9 @@ class Finish(Loop):
             if statistics:
                 self._database.dialect.count(connection, statistics)
             moves[:] = self._breakers.note(connection, runs, accepted, now=now)
-            lane.hold(connection, _holding(runs, accepted))
+            holding = _holding(runs, accepted)
+            if holding:
+                lane.hold(connection, holding)
 
         written = write_group(self._site, group, endings, beside=beside, on_accepted=on_accepted)
         accepted = written or set()

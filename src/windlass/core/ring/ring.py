@@ -42,7 +42,7 @@ from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Stamp
 from windlass.ring import assign
-from windlass.value.lane import owned_with
+from windlass.value.bucket import owned_with
 
 LONG_SECONDS = 0.25
 LOOK_SECONDS = 0.1

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from windlass.core.face import Site
 from windlass.core.task.kind import CRON_KEY, Given, Kind
 from windlass.database.connection import Connection
-from windlass.value.lane import is_laned
+from windlass.value.bucket import is_laned
 from windlass.value.outcome import SUCCESS, Failed, Outcome, Succeeded, describe, judge
 from windlass.value.payload import encode_result
 from windlass.value.task import Claimed

@@ -52,7 +52,7 @@ from windlass.core.shard.store.move import Seen
 from windlass.core.shard.store.shard import Journal
 from windlass.core.task.store import gone as traces
 from windlass.database.connection import Connection
-from windlass.value.lane import home_name
+from windlass.value.bucket import home_name
 from windlass.value.shard import Roster
 from windlass.value.status import Status
 

@@ -22,7 +22,7 @@ from windlass.core.task.store import task
 from windlass.database.connection import is_alike, joined
 from windlass.database.database import first_line
 from windlass.errors import BadConnection, BadInput, DatabaseUnavailable, DuplicateKey
-from windlass.value.lane import home_name
+from windlass.value.bucket import home_name
 from windlass.value.shard import Roster
 from windlass.value.task import Call
 

@@ -21,8 +21,8 @@ from windlass.errors import (
     TaskFailed,
     TaskNotFound,
 )
+from windlass.value.bucket import check_lane
 from windlass.value.duration import Duration, parse_duration, seconds_of
-from windlass.value.lane import check_lane
 from windlass.value.payload import Carrier
 from windlass.value.status import Status
 from windlass.value.task import Call, TaskView, check_key, check_priority

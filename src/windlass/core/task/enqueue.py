@@ -20,8 +20,7 @@ from windlass.database.connection import Connection, joined
 from windlass.database.database import TRIES, Database, DatabaseError, Numbers
 from windlass.database.dialect.base import Executor
 from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
-from windlass.value.bucket import bucket_of
-from windlass.value.lane import bucket_of_lane, lane_number, place_of
+from windlass.value.bucket import bucket_of, bucket_of_lane, lane_number, place_of
 from windlass.value.status import Status
 from windlass.value.task import Call, NewLaneTask, NewTask
 

@@ -19,9 +19,9 @@ from windlass.errors import (
     UnknownKind,
 )
 from windlass.value.breaker import BreakerTerms, parse_breaker
+from windlass.value.bucket import NO_LANE_TERMS, LaneFunction, LaneTerms, OnFailure, lane_terms
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
-from windlass.value.lane import NO_LANE_TERMS, LaneFunction, LaneTerms, OnFailure, lane_terms
 from windlass.value.outcome import Misfit
 from windlass.value.payload import Arguments, result_decoder
 from windlass.value.period import Period

@@ -7,10 +7,10 @@ run on a caller's own driver connection.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import (
@@ -30,6 +30,10 @@ from sqlalchemy.exc import DBAPIError
 
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
+from windlass.database.dialect.lane import Executor as Executor
+from windlass.database.dialect.lane import LaneStatements
+from windlass.database.dialect.lane import document as document
+from windlass.database.dialect.lane import encode as encode
 from windlass.database.dialect.qualify import Qualify, qualifier
 from windlass.database.dialect.statement import columns_of
 from windlass.database.gone import Gone
@@ -37,20 +41,13 @@ from windlass.database.schema import offer, task
 from windlass.value.bucket import BUCKETS
 from windlass.value.outcome import Change, Visits
 from windlass.value.status import Status
-from windlass.value.task import Claimed, NewLaneTask, NewTask
+from windlass.value.task import Claimed, NewTask
 
 # Numbers are taken in blocks of this size.
 BLOCK = 64
 ENDLESS = 1 << 15
 
 Rows = TypeVar("Rows", bound=Select[Any])
-
-encode = msgspec.json.Encoder().encode
-
-
-def document(rows: object) -> str:
-    """Rows as one parameter."""
-    return encode(rows).decode()
 
 
 class Tier(NamedTuple):
@@ -59,9 +56,6 @@ class Tier(NamedTuple):
     kind: str
     priority: int
     due_at: int
-
-
-KINDS_AT_ONCE = 50
 
 
 class Stamp(NamedTuple):
@@ -101,13 +95,7 @@ class Login(NamedTuple):
     tls: str | None = None
 
 
-class Executor(Protocol):
-    """Runs statements: a SQLAlchemy connection, or an adapter for a driver's connection."""
-
-    def execute(self, statement: TextClause, parameters: Mapping[str, Any]) -> Any: ...
-
-
-class Dialect(ABC):
+class Dialect(LaneStatements):
     """One database. `insert`, `change` and `remove` return the ids of the rows they touched.
 
     A claim takes two statements, because not every database can return old values from an update.
@@ -161,7 +149,6 @@ class Dialect(ABC):
 
     # Words of the database: the index to use, how to skip locked rows, the greatest of two.
     hint = ""
-    lane_hint = ""
     lock = "for update skip locked"
     greatest = "greatest"
     # Prefix of the columns to set, where the database needs it.
@@ -197,18 +184,7 @@ class Dialect(ABC):
                 returning=self.returning,
             )
         )
-        self._insert_laned = text(
-            sql.INSERT_LANED.format(
-                rows=self.rows("inserts", **columns_of(NewLaneTask)),
-                payload=self.to_json.format("payload"),
-                unless_there=self.unless_there,
-                returning=self.returning,
-            )
-        )
-        self._lanes = self.often(sql.LANES.format(hint=self.lane_hint))
-        lanes = self.rows("lanes", held=int, place=int)
-        self._heads = self.often(sql.HEADS.format(rows=lanes, hint=self.lane_hint))
-        self._lane_rows = self.often(sql.LANE_ROWS.format(hint=self.lane_hint))
+        self.prepare_lanes()
         counts = self.rows("counts", **columns_of(Count))
         self._count = self.often(sql.COUNT.format(rows=counts, added=self.added()))
         changed = sql.CHANGED.format(
@@ -419,15 +395,6 @@ class Dialect(ABC):
         """Write many new rows without keys the fastest way; False if the database has none."""
         return False
 
-    def insert_laned(self, executor: Executor, rows: Sequence[NewLaneTask]) -> set[int]:
-        """`insert` of rows that have a lane."""
-        inserted = executor.execute(self._insert_laned, {"inserts": document(rows)})
-        return {row[0] for row in inserted.fetchall()}
-
-    def copy_laned(self, executor: Executor, rows: Sequence[NewLaneTask]) -> bool:
-        """`copy` of rows that have a lane."""
-        return False
-
     def ensure(self, connection: Connection, table: Table, **values: object) -> None:
         """Write a row unless a row with its key exists."""
         self.ensure_all(connection, table, [values])
@@ -455,63 +422,6 @@ class Dialect(ABC):
     def read_ids(self, connection: Connection, tier: Tier, most: Most) -> list[int]:
         """The ids of the rows that `read` would return."""
         return list(connection.scalars(self._read_ids, wanted(tier, most)))
-
-    # Lanes
-
-    def lanes(
-        self, connection: Connection, kind: str, places: range, *, limit: int
-    ) -> tuple[list[int], bool]:
-        """The first places of lanes of `kind` with waiting rows, in order, and if these are all.
-
-        At most `limit` of them; a lane may have two.
-        """
-        asked = {"kind": kind, "first": places.start, "last": places.stop - 1, "limit": limit}
-        found = list(connection.scalars(self._lanes, asked)) if places else []
-        return found, len(found) < limit
-
-    def laned_kinds(self, connection: Connection, kinds: Collection[str]) -> set[str]:
-        """Those of the kinds that have waiting rows with a lane."""
-        found: set[str] = set()
-        given = list(kinds)
-        for begin in range(0, len(given), KINDS_AT_ONCE):
-            some = given[begin : begin + KINDS_AT_ONCE]
-            parts = (
-                sql.HAS_LANES.format(hint=self.lane_hint, index=index) for index in range(len(some))
-            )
-            asked = {f"kind_{index}": kind for index, kind in enumerate(some)}
-            found.update(connection.scalars(text(" union all ".join(parts)), asked))
-        return found
-
-    def heads(self, connection: Connection, kind: str, numbers: Collection[int]) -> list[int]:
-        """The first waiting row of each of these lanes of which none runs; their ids."""
-        lanes = [{"held": 2 * number, "place": 2 * number + 1} for number in numbers]
-        found = connection.scalars(self._heads, {"kind": kind, "lanes": document(lanes)})
-        return [number for number in found if number is not None]
-
-    def lane_rows(
-        self, connection: Connection, kind: str, number: int, *, status: int, limit: int
-    ) -> list[int]:
-        """The first rows of a lane in a status, those that hold it first; their ids."""
-        found: list[int] = []
-        for place in (2 * number, 2 * number + 1):
-            asked = {
-                "kind": kind,
-                "status": int(status),
-                "place": place,
-                "limit": limit - len(found),
-            }
-            found += connection.scalars(self._lane_rows, asked) if len(found) < limit else ()
-        return found
-
-    def laned(
-        self, connection: Connection, ids: Collection[int], *, is_locked: bool = False
-    ) -> list[Sequence[Any]]:
-        """The LANE_COLUMNS of those of the rows that wait."""
-        if not ids:
-            return []
-        listed, parameters = self.ids(ids)
-        statement = sql.LANED.format(ids=listed, lock=self.lock if is_locked else "")
-        return list(connection.execute(text(statement), parameters).fetchall())
 
     def give_up(self, connection: Connection, ids: Collection[int]) -> None:
         """Offer the unclaimed ones of the rows to all workers."""

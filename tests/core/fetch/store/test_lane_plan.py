@@ -10,7 +10,7 @@ from tests.core.ring.peer import Mate, settle
 from tests.database.plan import analyze, statements
 from windlass.core.fetch.lane import LaneRules, claim_foreign
 from windlass.database.dialect.base import Stamp
-from windlass.value.lane import lane_at, lane_number
+from windlass.value.bucket import lane_at, lane_number
 
 LANES, ROWS_OF_ONE = 60, 3_000
 

@@ -19,7 +19,7 @@ from windlass.core.ring import store as ring_store
 from windlass.core.task.store import lane
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import task
-from windlass.value.lane import home_name, owned_with
+from windlass.value.bucket import home_name, owned_with
 from windlass.value.shard import COMING, LEAVING
 from windlass.value.status import Status
 
