@@ -234,6 +234,10 @@ class LaneWorld(World):
             where = self.lane_of.get(run.task.id)
             if where is None or run.task.worker in left or run in self.oracle._excused:
                 continue
+            row = self.oracle.rows[run.task.id]
+            if row.is_cancelled or self.oracle._taken[run] != row.cycle:
+                # A user ended it before it began; its worker hears of that with the next beat.
+                continue
             crowd = crowds.setdefault(where, set())
             crowd.add(run.task.id)
             if len(crowd) > PER_LANE[where[0]]:
