@@ -30,10 +30,7 @@ from sqlalchemy.exc import DBAPIError
 
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
-from windlass.database.dialect.lane import Executor as Executor
-from windlass.database.dialect.lane import LaneStatements
-from windlass.database.dialect.lane import document as document
-from windlass.database.dialect.lane import encode as encode
+from windlass.database.dialect.lane import Executor, LaneStatements, document, encode
 from windlass.database.dialect.qualify import Qualify, qualifier
 from windlass.database.dialect.statement import columns_of
 from windlass.database.gone import Gone
@@ -45,6 +42,9 @@ from windlass.value.task import Claimed, NewTask
 
 # Numbers are taken in blocks of this size.
 BLOCK = 64
+# Used by all stores, wherever they are.
+__all__ = ["Executor", "document", "encode"]
+
 ENDLESS = 1 << 15
 
 Rows = TypeVar("Rows", bound=Select[Any])
