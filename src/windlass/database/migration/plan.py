@@ -54,7 +54,14 @@ def make_plan(
     tables = read_tables(connection, schema=schema)
     catalog = Catalog(connection, schema=schema)
     return [
-        _planned(connection, catalog, migration.version, step, compiler)
+        _planned(
+            connection,
+            catalog,
+            migration.version,
+            step,
+            compiler,
+            is_empty=tables.version is None,
+        )
         for migration in history.after(tables.version, until=until or history.newest)
         for step in steps_of(migration, connection.dialect)
         if not catalog.is_done(step)
@@ -68,7 +75,13 @@ def render(statement: Statement, compiler: Compiler) -> str:
 
 
 def _planned(
-    connection: Connection, catalog: Catalog, version: str, step: TableStep, compiler: Compiler
+    connection: Connection,
+    catalog: Catalog,
+    version: str,
+    step: TableStep,
+    compiler: Compiler,
+    *,
+    is_empty: bool,
 ) -> PlannedStep:
     rows, seconds, blocks, statement = 0, 0.0, NOTHING, step.statement
     if not step.is_new:
@@ -78,6 +91,9 @@ def _planned(
         if step.verb is Verb.CREATE_INDEX:
             blocks = INDEX_LOCKS.on(connection)
             seconds = round(rows / ROWS_PER_SECOND.on(connection), 1)
+        if is_empty:
+            # Nobody uses a table that an earlier step of the plan makes.
+            blocks = NOTHING
     return PlannedStep(
         version=version,
         operation=step.words,
