@@ -48,9 +48,13 @@ test: ## set up, check, and run every test but the slow ones
 
 test-all: ## set up, check, build the manual, and run every test, also on the newest servers
 	@$(TOGETHER) check newer-servers docs test-console
-	@$(PY) -m pytest
-	@WINDLASS_TEST_SERVERS=newest $(PY) -m pytest --database postgresql,mariadb
-	@WINDLASS_TEST_SERVERS=pgbouncer $(PY) -m pytest --database postgresql
+	@export AGAIN=15; code=0; \
+	scripts/suite $(PY) -n $(JOBS) --dist worksteal || code=$$?; \
+	WINDLASS_TEST_SERVERS=newest scripts/suite $(PY) -n $(JOBS) --dist worksteal \
+		--database postgresql,mariadb || code=$$?; \
+	WINDLASS_TEST_SERVERS=pgbouncer scripts/suite $(PY) -n $(JOBS) --dist worksteal \
+		--database postgresql || code=$$?; \
+	exit $$code
 
 test-console: $(BUILT) $(MODULES) ## run the tests of the console
 	@npm --prefix console run --silent test

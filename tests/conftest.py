@@ -8,7 +8,7 @@ does for what is not about SQL. Servers start on first use and end with the run.
 import gc
 import os
 import signal
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from zlib import crc32
@@ -19,6 +19,7 @@ from hypothesis import settings
 from tests.fixture.coordinator import KINDS, Coordinators
 from tests.fixture.database import ENGINES, SERVERS, Pools, chosen_engines, pool_of
 from tests.fixture.statement import compile_once
+from tests.fixture.worker import end_guard, watch_workers
 from tests.server import Etcd, ZooKeeper
 from tests.server.process import WHICH
 
@@ -37,15 +38,15 @@ POOLS = pytest.StashKey[Pools]()
 ALIKE = ("mariadb", "mysql")
 TURNS = tuple(("sqlite", server) for server in SERVERS)
 ALONE = [("sqlite",)] * len(TURNS)
-ALL, HALF, THIRD = TURNS, (*TURNS, *ALONE), (*TURNS, *ALONE, *ALONE)
+ALL, HALF, QUARTER = TURNS, (*TURNS, *ALONE), (*TURNS, *ALONE * 3)
 # By turns: on which databases the tests below a folder run often. The innermost folder decides;
 # tests of other folders run on all databases.
 OFTEN_ON = {
     "store": (ENGINES,),
-    **dict.fromkeys(("fault", "story"), ALL),
+    **dict.fromkeys(("fault", "story", "migration", "testing"), ALL),
     "ledger": HALF,
-    **dict.fromkeys(("core", "operate", "watch", "cli", "web"), THIRD),
-    **dict.fromkeys(("rolling", "control", "sweep", "flow", "external"), THIRD),
+    **dict.fromkeys(("core", "operate", "watch", "cli", "web"), QUARTER),
+    **dict.fromkeys(("rolling", "control", "sweep", "flow", "external"), QUARTER),
 }
 
 # How long an example takes is the machine's affair.
@@ -68,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, signal.SIG_DFL)
     compile_once()
+    watch_workers()
     for engine in chosen_engines(config):
         if engine not in ENGINES:
             raise pytest.UsageError(
@@ -76,17 +78,25 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    chosen = chosen_engines(metafunc.config)
+    config = metafunc.config
+    chosen = chosen_engines(config)
     if "database_engine" in metafunc.fixturenames:
-        metafunc.parametrize("database_engine", by_turns(chosen, often_on(metafunc.definition)))
+        often = often_on(metafunc.definition)
+        metafunc.parametrize("database_engine", by_turns(chosen, often, config))
     if "server_engine" in metafunc.fixturenames:
         servers = [engine for engine in chosen if engine in SERVERS]
         often = servers_often(metafunc.definition)
-        metafunc.parametrize("server_engine", by_turns(servers, often))
+        metafunc.parametrize("server_engine", by_turns(servers, often, config))
 
 
-def by_turns(engines: Collection[str], often: Collection[str]) -> list[Any]:
-    """The engines as parameters; a test is a slow one on those that are not meant `often`."""
+def by_turns(engines: Collection[str], often: Collection[str], config: pytest.Config) -> list[Any]:
+    """The engines as parameters; a test is a slow one on those that are not meant `often`.
+
+    Thousands of slow ones are not made at all where they would be left out.
+    """
+    now = [each for each in engines if each in often]
+    if now and config.option.markexpr == "not slow":
+        return now
     slow = pytest.mark.slow
     return [each if each in often else pytest.param(each, marks=slow) for each in engines]
 
@@ -94,7 +104,7 @@ def by_turns(engines: Collection[str], often: Collection[str]) -> list[Any]:
 def often_on(test: pytest.Item) -> Collection[str]:
     """The databases on which a test is not a slow one.
 
-    What is about the engine and not about its SQL runs on SQLite, and all, half or a third of it
+    What is about the engine and not about its SQL runs on SQLite, and all, half or a quarter of it
     on one of the servers, by turns. The slow run has all of it on all of them.
     """
     if test.get_closest_marker("everywhere"):
@@ -135,11 +145,41 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: "fault" not in item.path.relative_to(ROOT).parts)
 
 
-def pytest_collection_finish() -> None:
-    """What is there now stays: look for garbage among what tests make, and less often."""
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    """After a test that failed, the next one gets new databases."""
+    report = yield
+    pools = item.config.stash.get(POOLS, None)
+    if pools is not None and call.when != "teardown":
+        pools.doubt(report.failed)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Any:
+    """Let no test begin with a guard that another one left."""
+    try:
+        return (yield)
+    finally:
+        end_guard()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """What is there then stays: look for garbage among what tests make, and less often."""
+    gc.disable()
+    result = yield
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
+    gc.enable()
+    return result
+
+
+def pytest_sessionfinish() -> None:
+    """What is there now was looked at: pytest would do so five times more."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

@@ -8,6 +8,9 @@ from typing import TypeVar
 from windlass.core.loop import Loop
 
 POLL_SECONDS = 0.01
+LONGEST_POLL_SECONDS = 0.1
+RARER = 0.05
+"""The next look is after this part of the time that was waited already."""
 
 T = TypeVar("T")
 
@@ -19,15 +22,19 @@ def eventually(
     what: str = "the condition",
     poll: float = POLL_SECONDS,
 ) -> T:
-    """Return the first truthy answer of `predicate`, or fail after `timeout` seconds."""
-    deadline = time.monotonic() + timeout
+    """Return the first truthy answer of `predicate`, or fail after `timeout` seconds.
+
+    What takes long is asked for less often: asking may take more of the machine than the work.
+    """
+    began = time.monotonic()
     while True:
         answer = predicate()
         if answer:
             return answer
-        if time.monotonic() >= deadline:
+        waited = time.monotonic() - began
+        if waited >= timeout:
             raise AssertionError(f"{what} did not come about within {timeout:g} s")
-        time.sleep(poll)
+        time.sleep(max(poll, min(waited * RARER, LONGEST_POLL_SECONDS)))
 
 
 def let_tick(loop: Loop, times: int = 3, timeout: float = 10.0) -> None:

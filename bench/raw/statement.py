@@ -106,7 +106,9 @@ MARIADB = Statements(
             payload mediumtext not null, result mediumtext, remark mediumtext,
             index raw_task_due (status, kind, priority, due_at, bucket),
             unique index raw_task_key (kind, task_key),
-            index raw_task_prune (prune_at)
+            index raw_task_prune (prune_at),
+            index raw_task_undue (status, kind, id),
+            index raw_task_flow (flow_id, node)
         ) engine = InnoDB character set utf8mb4
         """,
     ),

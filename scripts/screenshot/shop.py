@@ -8,6 +8,7 @@ import asyncio
 import os
 import random
 import time
+from datetime import UTC, datetime, timedelta
 
 from windlass import App, Cancel, Keys
 
@@ -38,20 +39,25 @@ async def take_order(order: int, customer: str, items: int) -> None:
     await send_mail.aenqueue(f"{customer}@shop.example", f"Order {order} is on its way")
 
 
-@app.task(rate="5/s")
+@app.task(rate="5/s", group="sale", window="06:00-23:00")
 async def publish_feed(channel: str, note: str = "") -> None:
     """Publish the price feed of a channel."""
     await asyncio.sleep(0.05)
 
 
-@app.task(retries=0, breaker="5 in a row, 5m")
+@app.task(retries=0, breaker="5 in a row, 5m", group="sale")
 async def charge_card(order: int, amount: float) -> None:
     """Charge a card at the payment service."""
     await asyncio.sleep(0.02)
     raise TimeoutError(f"pay.example did not answer for order {order} ({amount:.2f})")
 
 
-@app.task(window="01:00-01:01")
+# Its window has days that are off, whenever the pictures are made.
+SOON = datetime.now(UTC).date() + timedelta(days=3)
+NIGHTS = f"01:00-05:30, Sat-Sun 01:00-09:00, not {SOON} - {SOON + timedelta(days=1)} Asia/Shanghai"
+
+
+@app.task(window=NIGHTS, group="night")
 async def rebuild_index(shelf: str) -> None:
     """Rebuild the search index at night."""
 

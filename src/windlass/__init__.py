@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from windlass.source.store.table import Table
     from windlass.sweep.model import Progress, RangeView, RoundView, SetAside, SweepVisit
     from windlass.sweep.operate.sweep import Sweep
+    from windlass.value.calendar.window import Window
+    from windlass.value.period import VisitSoon
     from windlass.value.status import Status
     from windlass.view.audit import Audit
     from windlass.watch.promise.model.promise import Promise
@@ -82,6 +84,7 @@ __all__ = [
     "Node",
     "NodeView",
     "NotSerializable",
+    "Overloaded",
     "Pages",
     "PastTime",
     "PayloadTooLarge",
@@ -117,7 +120,9 @@ __all__ = [
     "UnknownHandle",
     "UnknownKind",
     "UnknownNode",
+    "VisitSoon",
     "WindlassError",
+    "Window",
     "__version__",
     "context",
 ]
@@ -151,6 +156,8 @@ __getattr__ = attributes_of(
         "windlass.sweep.operate.sweep": ("Sweep",),
         "windlass.view.audit": ("Audit",),
         "windlass.value.status": ("Status",),
+        "windlass.value.period": ("VisitSoon",),
+        "windlass.value.calendar.window": ("Window",),
         "windlass.watch.promise.model.promise": ("Promise",),
     },
     modules=(

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
-
-from msgspec import UNSET, UnsetType
 
 from windlass.clock import SECOND, Clock
 from windlass.control.engine.calls import Controls
@@ -18,8 +16,10 @@ from windlass.control.engine.run import ControlRun, controlled
 from windlass.control.model.argument import Expiry
 from windlass.core.face import Faces
 from windlass.core.fetch.claim import Only
+from windlass.core.limit.declare import DownstreamDeclarer
 from windlass.core.ring.member import parse as parse_members
 from windlass.core.shard.fleet import make_fleet
+from windlass.core.shard.home import homes_of
 from windlass.core.shard.route import Router
 from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import How, Task, TaskRef
@@ -30,6 +30,7 @@ from windlass.core.task.hook import (
     check_hook,
 )
 from windlass.core.task.kind import (
+    NO_LANES,
     CronOptions,
     Kind,
     Options,
@@ -49,7 +50,7 @@ from windlass.flow.operate.flow import Flow, FlowDeclarer, Flows
 from windlass.flow.operate.run import RunFinder
 from windlass.flow.operate.template import Templates
 from windlass.ledger.engine.lapse import lapse_kind
-from windlass.operate.switch import operate as switch
+from windlass.operate.switch.handle import Switching
 from windlass.operate.task import operate as task
 from windlass.rolling.model import NO_WITHIN, RollingOptions, check_takes_a_code, make_period
 from windlass.rolling.operate.handle import Rolling
@@ -62,14 +63,10 @@ from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import LARGEST_PAYLOAD
 from windlass.value.task import Call, TaskView
 from windlass.value.twin import awaited, twin
-from windlass.view.listing import Listing
-from windlass.watch.declare import Channel, Watching
+from windlass.watch.declare import Watching
 from windlass.watch.engine.deliver import DELIVER, delivery_kind
 from windlass.watch.engine.outside import OutsideWatcher
-from windlass.watch.model import AlertView
-from windlass.watch.operate import alert
-from windlass.watch.promise.model.promise import Promise
-from windlass.watch.promise.operate import promise
+from windlass.watch.handle import Alerting
 from windlass.worker.team import Team
 from windlass.worker.worker import Worker, WorkerSettings
 
@@ -96,7 +93,7 @@ FACES = Faces(
 )
 
 
-class App:
+class App(Switching, Alerting):
     """Declares tasks and stores them in one database, or in several: its shards.
 
     The default database is $WINDLASS_DATABASE_URL, or else the file windlass.db in the current
@@ -134,13 +131,12 @@ class App:
         if self.settings.dead_after > self.settings.lease:
             raise BadInput(f"dead_after={dead_after!r} is longer than lease={lease!r}")
         given = databases or (os.environ.get("WINDLASS_DATABASE_URL") or DEFAULT_DATABASE,)
-        idle_milliseconds = max(500, self.settings.dead_after // 1_250)
         self.fleet = make_fleet(
             given,
             clock=clock,
             faces=FACES,
             max_payload=max_payload,
-            idle_milliseconds=idle_milliseconds,
+            idle_milliseconds=max(500, self.settings.dead_after // 1_250),
             bounds=make_bounds(**bounds),
             password=password,
             schema=schema,
@@ -152,8 +148,10 @@ class App:
         self.rolling_tools = RollingTools(
             self.fleet, self.clock, self._worker_for, self.settings.dead_after
         )
-        self.sweeps = Sweeps(self.fleet, self, self._retrier_for, self.registry.hooks)
+        dead, hooks = self.settings.dead_after, self.registry.hooks
+        self.sweeps = Sweeps(self.fleet, self, self._retrier_for, hooks, dead)
         self.control = Controls(self.fleet)
+        self.downstream = DownstreamDeclarer(self.registry)
         self.flows = Flows(RunFinder(self.fleet, self.registry), self._router)
         self.flow = FlowDeclarer(self.registry, self.flows)
         self.flow_template = Templates(self.fleet, self.registry, self.flow)
@@ -180,7 +178,7 @@ class App:
         declare = partial(self._declare, options=Options(**options))
         return declare if function is None else declare(function)
 
-    @takes(CronOptions)
+    @takes(CronOptions, refused=NO_LANES)
     def cron(
         self,
         expression: str,
@@ -202,7 +200,7 @@ class App:
 
         return declare
 
-    @takes(RollingOptions, refused=NO_WITHIN)
+    @takes(RollingOptions, refused={**NO_WITHIN, **NO_LANES})
     def rolling(
         self,
         *,
@@ -222,7 +220,7 @@ class App:
         made = Options(period=period, face="rolling", check=check_takes_a_code, **options)
         return lambda function: Rolling(self.rolling_tools, self._add(function, made))
 
-    @takes(SweepOptions)
+    @takes(SweepOptions, refused=NO_LANES)
     def sweep(
         self,
         source: SweepSource,
@@ -292,9 +290,7 @@ class App:
         return Task(self, self._add(function, options))
 
     def _add(self, function: Callable[..., Any], options: Options) -> Kind:
-        kind = make_kind(function, options)
-        self.registry.add(kind)
-        return kind
+        return self.registry.add(make_kind(function, options))
 
     # Hooks
 
@@ -404,44 +400,6 @@ class App:
 
     # Operating
 
-    def pause(self, kind: str, *, reason: str = "", who: str | None = None) -> None:
-        """Start nothing of `kind` until it is resumed. Running tasks finish."""
-        self._switch(kind, "paused", partial(switch.pause, reason=reason, who=who))
-
-    def resume(self, kind: str, *, who: str | None = None) -> None:
-        """Let `kind` run again, and close its breaker if it is open."""
-        self._switch(kind, "resumed", partial(switch.resume, who=who))
-
-    def close_breaker(self, kind: str, *, who: str | None = None) -> None:
-        """Close the breaker of `kind` if it is open. A pause stays."""
-        self._switch(kind, "given a closed breaker", partial(switch.close_breaker, who=who))
-
-    def set(
-        self,
-        kind: str,
-        *,
-        rate: str | UnsetType | None = UNSET,
-        window: str | UnsetType | None = UNSET,
-        concurrency: int | UnsetType | None = UNSET,
-    ) -> None:
-        """Change the limits of `kind` in all running workers, until they are set again.
-
-        None restores what the kind declares; "none" removes the rate or the window.
-        """
-        changes = switch.changes(kind, rate=rate, window=window, concurrency=concurrency)
-        self._switch(kind, "set", partial(switch.set_, changes=changes))
-
-    def _switch(self, kind: str, done: str, change: Callable[[Shard, str], object]) -> None:
-        name = self.registry.get(kind).name
-        self.prepare()
-        self.fleet.everywhere(lambda shard: change(shard, name), what=f"kind {name!r} is {done}")
-        for shard in self.fleet.shards:
-            shard.bell.ring_here()
-
-    apause = awaited(pause)
-    aresume = awaited(resume)
-    aset = awaited(set)
-
     def set_grace(self, grace: Duration) -> None:
         """Set how long a stopping worker waits for running tasks."""
         parsed = parse_duration(grace, what="grace", zero=True)
@@ -490,20 +448,17 @@ class App:
         kind = self.own_kinds[DELIVER]
         return OutsideWatcher(self.fleet, self.registry, kind, worker_for=self._worker_for)
 
-    @property
-    def channels(self) -> Mapping[str, Channel]:
-        """Where alerts go, by name."""
-        return self.watching.channels
-
     def _worker_for(self, shard: Shard, kind: Kind, only: Only) -> Worker:
         """A worker that runs one row."""
         settings = replace(self.settings, concurrency=1, until_idle=True)
-        return Worker(shard, self.registry, {kind.name: kind}, settings, only=only)
+        homes = homes_of(self.fleet, shard, [kind])
+        return Worker(shard, self.registry, {kind.name: kind}, settings, only=only, homes=homes)
 
     def _retrier_for(self, shard: Shard, kind: Kind) -> Worker:
         """A worker that only retries the failed items of a sweep."""
         settings = replace(self.settings, until_idle=True, only_asked=True)
-        return Worker(shard, self.registry, {kind.name: kind}, settings)
+        homes = homes_of(self.fleet, shard, [kind])
+        return Worker(shard, self.registry, {kind.name: kind}, settings, homes=homes)
 
     def drain(self) -> None:
         """Run everything that is due now, in this process; for tests and scripts.
@@ -518,67 +473,6 @@ class App:
         """`drain`, awaited; async handlers run on the calling event loop."""
         await twin(self.prepare)
         await self.worker(until_idle=True).run()
-
-    def alerts(self, limit: int = 100) -> Listing[AlertView]:
-        """The last alerts, newest first; `.missing` names shards that did not answer."""
-        self.prepare()
-        return alert.listing(self.fleet, limit=limit)
-
-    aalerts = awaited(alerts)
-
-    def promises(self) -> Listing[Promise]:
-        """What kinds promise (`every`, `within`), how it stands and the forecast, worst first."""
-        self.prepare()
-        return promise.listing(self.fleet, self.clock, self.registry)
-
-    apromises = awaited(promises)
-
-    def alert_to(
-        self,
-        url: str,
-        *,
-        severity: str = "warning",
-        kinds: Collection[str] | None = None,
-        every: Duration | None = "10m",
-        quiet: str | None = None,
-        name: str | None = None,
-        fallback: str | None = None,
-        secret: str | None = None,
-    ) -> None:
-        """Deliver alerts of this severity or worse to a channel, and again `every` while open.
-
-        The URL is one of Apprise's, or `webhook+https://` for signed JSON. In the window `quiet`
-        only critical alerts are delivered. `fallback` names the channel, declared before, that
-        gets what this one cannot deliver.
-        """
-        self.watching.alert_to(
-            url,
-            severity=severity,
-            kinds=kinds,
-            every=every,
-            quiet=quiet,
-            name=name,
-            fallback=fallback,
-            secret=secret,
-        )
-
-    def alert_on(
-        self,
-        what: str,
-        *,
-        kinds: Collection[str] | None = None,
-        severity: str | None = None,
-        limit: float | None = None,
-    ) -> None:
-        """Change one sort of alert, for all kinds or some: its severity, or "off", and its limit.
-
-        The limit is the share of items that may fail, or the number of deaths in an hour.
-        """
-        self.watching.alert_on(what, kinds=kinds, severity=severity, limit=limit)
-
-    def beat_to(self, url: str, *, kind: str | None = None, every: Duration = "1m") -> None:
-        """Call a URL every so often while workers live, or while `kind` succeeds."""
-        self.watching.beat_to(url, kind=kind, every=every)
 
     amigrate = awaited(migrate)
 

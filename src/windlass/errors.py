@@ -1,4 +1,4 @@
-"""Every error that Windlass raises, and the three signals a handler may raise.
+"""Every error that Windlass raises, and the four signals a handler may raise.
 
 WindlassError
     BadInput (also a ValueError)        an argument cannot be used; nothing was changed
@@ -32,7 +32,7 @@ WindlassError
         Blocked                         another transaction locks the rows for too long
     MembersUnavailable                  etcd or ZooKeeper did not answer
     Signal                              not an error: a handler raises it about its own task
-        Retry, Cancel, Snooze
+        Retry, Cancel, Snooze, Overloaded
 """
 
 from __future__ import annotations
@@ -430,6 +430,17 @@ class Snooze(Signal):
     def __init__(self, after: str | timedelta) -> None:
         super().__init__(f"snoozed for {after}")
         self.after = after
+
+
+class Overloaded(Signal):
+    """What the handler calls can bear no more now. It uses neither an attempt nor a retry.
+
+    The task runs again after `retry_after`, or after about a second.
+    """
+
+    def __init__(self, reason: str = "", *, retry_after: str | timedelta | None = None) -> None:
+        super().__init__(reason or "what the handler calls is overloaded")
+        self.retry_after = retry_after
 
 
 def _run(name: str, partition: str) -> str:

@@ -98,6 +98,10 @@ WORDS: dict[str, tuple[int, str]] = {
         f"task {{kind}} {{task}} failed{TRY}: {{error}}",
     ),
     "task.cancelled": (logging.INFO, "task {kind} {task} was cancelled[: {reason}]"),
+    "task.overloaded": (
+        logging.INFO,
+        "task {kind} {task} met an overload and runs again in {seconds} s: {why}",
+    ),
     "task.snoozed": (logging.DEBUG, "task {kind} {task} was snoozed for {seconds} s"),
     "task.rescued": (
         logging.WARNING,
@@ -119,6 +123,7 @@ WORDS: dict[str, tuple[int, str]] = {
     "cron.stopped": (logging.INFO, "cron {kind} is no longer declared and was stopped"),
     "kind.held_back": (logging.INFO, "kind {kind} is paused, or its window is closed"),
     "kind.opened": (logging.INFO, "kind {kind} may run again"),
+    "window.holidays_failed": (logging.WARNING, "holidays of a window: {error}"),
     "switch.unreadable": (
         logging.WARNING,
         "switch of kind {kind} is not valid and is ignored: {error}",
@@ -172,6 +177,10 @@ WORDS: dict[str, tuple[int, str]] = {
     "sweep.abandoned": (
         logging.WARNING,
         "round {round} of sweep {sweep} was abandoned after {done} rows: its source has changed",
+    ),
+    "sweep.overloaded": (
+        logging.INFO,
+        "sweep {sweep}: {items} items met an overload and are tried again",
     ),
     "sweep.failed": (
         logging.ERROR,

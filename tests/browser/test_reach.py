@@ -14,7 +14,7 @@ PLACES = (
     *("", "alerts", "tasks", "tasks?status=failed", "rolling", "rolling/stock_level"),
     *("sweeps", "sweeps/offer", "sweeps/shelf?tab=failures", "sweeps/shelf?tab=rounds"),
     *("flows", "flows?tab=templates", "flows/template", "control", "switches"),
-    *("switches/send_mail", "ring", "audit", "tokens", "about", "nowhere"),
+    *("switches/send_mail", "downstreams", "ring", "audit", "tokens", "about", "nowhere"),
     *("ledger", "ledger/deductions", "ledger/returns", "ledger/entries", "ledger/audit"),
 )
 LEDGER = ("ledger/stock/rail", "ledger/deductions/order%20of%20rails")
@@ -114,6 +114,9 @@ def test_the_keyboard_reaches_everything_in_order_and_shows_where_it_is(sqlite_g
     expect(page.get_by_text("Skip to the content")).to_be_focused()
     page.keyboard.press("Enter")
     expect(page.locator("main")).to_be_focused()
+    expect(page.get_by_role("button", name="Pause everything")).to_be_visible()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("button", name="Pause everything")).to_be_focused()
     page.keyboard.press("Tab")
     expect(page.get_by_label("Find a kind")).to_be_focused()
 
@@ -141,7 +144,7 @@ def test_keys_lead_to_pages_search_and_help_and_dialogs_keep_the_focus(sqlite_gl
     page.keyboard.press("Escape")
     expect(page.get_by_role("dialog")).to_have_count(0)
 
-    pause = page.get_by_role("button", name="Pause")
+    pause = page.get_by_role("button", name="Pause", exact=True)
     expect(pause).to_have_count(1)
     pause.focus()
     page.keyboard.press("Enter")

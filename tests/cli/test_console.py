@@ -12,6 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 import httpx
 
+from tests.spawn import Forked
 from tests.wait import eventually
 from windlass.web.serve import bind
 
@@ -49,7 +50,7 @@ class Served:
 
 @contextmanager
 def served(folder, *arguments: str, **environment: str) -> Iterator[Served]:
-    with subprocess.Popen(
+    with Forked(
         [sys.executable, "-m", "windlass", *arguments],
         cwd=folder,
         env={**os.environ, "PYTHONUNBUFFERED": "1", **environment},

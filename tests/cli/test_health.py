@@ -13,6 +13,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.server import PostgreSQL
+from tests.spawn import Forked, run_forked
 from tests.wait import eventually
 from windlass import BadInput
 from windlass.cli.endpoint import MOST_CONNECTIONS, Endpoint, PlainAnswer, open_page
@@ -58,7 +59,7 @@ def says(port, path, status, text):
 
 @contextmanager
 def worker(folder, name, port, *arguments):
-    process = subprocess.Popen(
+    process = Forked(
         [*WINDLASS, "worker", f"{name}:app", "--health", f"127.0.0.1:{port}", *arguments],
         cwd=folder,
         stderr=subprocess.DEVNULL,
@@ -83,12 +84,8 @@ def shop(write_module, sqlite_url):
 def enqueue_block(folder, name, end):
     """Enqueue a task that blocks the event loop until the file `end` is there."""
     arguments = json.dumps({"path": str(end)})
-    subprocess.run(
-        [*WINDLASS, "task", "enqueue", "block", arguments, "--app", f"{name}:app"],
-        cwd=folder,
-        check=True,
-        capture_output=True,
-    )
+    command = [*WINDLASS, "task", "enqueue", "block", arguments, "--app", f"{name}:app"]
+    run_forked(command, cwd=folder)
 
 
 @pytest.mark.mostly("sqlite")
@@ -173,12 +170,7 @@ def test_a_worker_without_its_database_is_alive_and_not_ready(folder, write_modu
     port = free_port()
     with PostgreSQL() as server:
         name = write_module(SHOP.format(url=server.create_database("shop")))
-        subprocess.run(
-            [*WINDLASS, "migrate", "--app", f"{name}:app"],
-            cwd=folder,
-            check=True,
-            capture_output=True,
-        )
+        run_forked([*WINDLASS, "migrate", "--app", f"{name}:app"], cwd=folder)
         with worker(folder, name, port):
             eventually(lambda: ask(port, "/readyz") == READY, timeout=60, what="readiness")
 

@@ -2,11 +2,11 @@
 
 import json
 import os
-import subprocess
 import sys
 
 import pytest
 
+from tests.spawn import run_forked
 from windlass.cli.log import is_set_up
 
 pytestmark = pytest.mark.mostly("sqlite")
@@ -52,23 +52,16 @@ logging.config.dictConfig({
 
 @pytest.fixture
 def run(write_module, folder, sqlite_url):
-    """Run a worker in a fresh interpreter on a shop with this set-up; what it printed."""
+    """Run a worker in a process of its own on a shop with this set-up; what it printed."""
 
     def run(set_up, *arguments, **environment):
         name = write_module(SHOP.format(set_up=set_up, url=sqlite_url))
         command = [sys.executable, "-m", "windlass"]
         given = {**os.environ, **environment}
         enqueue = ["task", "enqueue", "send_mail", '{"to": "ada"}', "--app", f"{name}:app"]
-        subprocess.run([*command, *enqueue], cwd=folder, env=given, check=True, capture_output=True)
-        done = subprocess.run(
-            [*command, "worker", f"{name}:app", "--once", *arguments],
-            cwd=folder,
-            env=given,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return done.stderr
+        run_forked([*command, *enqueue], cwd=folder, env=given)
+        worker = ["worker", f"{name}:app", "--once", *arguments]
+        return run_forked([*command, *worker], cwd=folder, env=given).stderr
 
     return run
 
@@ -162,10 +155,7 @@ def test_what_counts_as_set_up():
     code = "import logging, windlass.cli.log as log\n{}\nprint(log.is_set_up())"
 
     def answer(set_up):
-        done = subprocess.run(
-            [sys.executable, "-c", code.format(set_up)], capture_output=True, text=True, check=True
-        )
-        return done.stdout.strip()
+        return run_forked([sys.executable, "-c", code.format(set_up)]).stdout.strip()
 
     assert answer("") == "False"
     assert answer("logging.getLogger('shop').setLevel('INFO')") == "False"

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.cli.test_health import READY, ask, children_of, free_port, send
+from tests.spawn import Forked, run_forked
 from tests.wait import eventually
 from tests.watch.metric.metered import Scrape
 from windlass import __version__
@@ -57,12 +58,12 @@ def hurt():
 def call(folder, name, function):
     """Call a function of the shop in a process of its own."""
     code = f"import {name}; {name}.{function}()"
-    subprocess.run([sys.executable, "-c", code], cwd=folder, check=True, capture_output=True)
+    run_forked([sys.executable, "-c", code], cwd=folder)
 
 
 @contextmanager
 def running(folder, *arguments, **environment):
-    process = subprocess.Popen(
+    process = Forked(
         [*WINDLASS, *arguments],
         cwd=folder,
         stderr=subprocess.DEVNULL,

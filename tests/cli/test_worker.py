@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.spawn import Forked
 from tests.table import workers
 from tests.wait import eventually
 from windlass import Status
@@ -92,7 +93,7 @@ def test_a_worker_needs_an_app(windlass):
 @contextmanager
 def started(folder, *arguments):
     """A `windlass` process that runs until it is told to stop, or until the end of the test."""
-    process = subprocess.Popen(
+    process = Forked(
         [sys.executable, "-m", "windlass", *arguments],
         cwd=folder,
         stderr=subprocess.PIPE,

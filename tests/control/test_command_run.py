@@ -14,6 +14,7 @@ from sqlalchemy import make_url
 
 from tests.cli.terminal import Terminal
 from tests.server.relay import Relay
+from tests.spawn import Forked
 from tests.wait import eventually
 from windlass.control import operate
 from windlass.control.command.run import LONGEST_COMMAND
@@ -74,9 +75,9 @@ def start(folder):
     """Start `windlass run load` beside the test, and wait until its command runs."""
     started = []
 
-    def start(script: str, **environment: str) -> subprocess.Popen[str]:
+    def start(script: str, **environment: str) -> Forked:
         (folder / "ready").unlink(missing_ok=True)
-        process = subprocess.Popen(
+        process = Forked(
             [sys.executable, "-m", "windlass", "run", "load", "--", *PYTHON, script],
             cwd=folder,
             env={**os.environ, **environment},

@@ -7,6 +7,7 @@ from contextlib import closing
 
 import pytest
 
+from tests.spawn import Forked
 from windlass import App
 from windlass.database.database import Database, Numbers
 
@@ -52,8 +53,7 @@ def test_processes_never_share_a_number(database, database_url):
         "print([n for size in (1, 50, 200) for n in numbers.take(size)])\n"
     )
     processes = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
+        Forked([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)
     ]
 
     said = [process.communicate(timeout=60)[0] for process in processes]

@@ -14,6 +14,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine, inspect, text
 
 from tests.fixture.database import name_in, pool_of
+from tests.spawn import Forked
 from windlass import App, SchemaMismatch
 from windlass.database import migrate
 from windlass.database.database import Database
@@ -112,8 +113,7 @@ def test_many_may_migrate_at_once(empty_database_url):
 def test_processes_may_migrate_at_once(empty_database_url):
     code = f"from windlass import App; print(App({empty_database_url!r}).migrate())"
     processes = [
-        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
-        for _ in range(3)
+        Forked([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(3)
     ]
 
     said = [process.communicate(timeout=60)[0].strip() for process in processes]

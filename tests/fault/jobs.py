@@ -69,6 +69,9 @@ class Jobs:
         self.brief = self.app.task(self._brief())
         # Whoever kills workers at random may meet one task more often than poison would be met.
         self.nap = self.app.task(keep=KEEP, max_lost=100)(self._nap())
+        self.queued = self.app.task(
+            keep=KEEP, max_lost=100, name="queued", lane=lambda seconds, lane: lane
+        )(self._queued())
         self.block = declared(self._block())
         self.hog = declared(self._hog())
         self.die = declared(self._die())
@@ -107,6 +110,16 @@ class Jobs:
             effects.append("end")
 
         return nap
+
+    def _queued(self):
+        effects = self.effects
+
+        async def queued(seconds: float, lane: str) -> None:
+            effects.append("begin")
+            await asyncio.sleep(seconds)
+            effects.append("end")
+
+        return queued
 
     def _block(self):
         effects = self.effects

@@ -2,7 +2,6 @@
 
 import json
 import signal
-import subprocess
 import sys
 import urllib.error
 import urllib.request
@@ -12,6 +11,7 @@ import pytest
 from tests.cli.terminal import Terminal, shown
 from tests.fixture.command import open_module
 from tests.server.process import free_port
+from tests.spawn import Forked
 from tests.wait import eventually
 from windlass import Status
 
@@ -70,7 +70,7 @@ def started(yard, folder):
     def start(*arguments):
         command = [sys.executable, "-m", "windlass", *arguments]
         with (folder / "log").open("ab") as log:
-            process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
+            process = Forked(command, cwd=folder, stdout=log, stderr=log)
         processes.append(process)
         return process
 

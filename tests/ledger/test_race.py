@@ -1,13 +1,13 @@
 """Many processes at the same moment: nobody gets what is not there, nothing counts twice."""
 
 import json
-import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from tests.spawn import run_forked
 from windlass.ledger import DeductionStatus, Ledger
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,15 +15,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def crowd(*arguments: object) -> list[str]:
     """The answers of the processes."""
-    told = subprocess.run(
-        [sys.executable, "-m", "tests.ledger.crowd", *map(str, arguments)],
-        cwd=ROOT,
-        capture_output=True,
-        check=True,
-        text=True,
-        timeout=100,
-    )
-    return json.loads(told.stdout)
+    command = [sys.executable, "-m", "tests.ledger.crowd", *map(str, arguments)]
+    return json.loads(run_forked(command, cwd=ROOT, timeout=100).stdout)
 
 
 @pytest.mark.mostly("postgresql")

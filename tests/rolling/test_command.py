@@ -461,7 +461,8 @@ def test_a_visit_of_a_paused_kind_is_refused_with_the_reason(windlass, depot):
     answer = windlass("rolling", "visit", "stock", "A")
 
     assert answer.code == 1
-    assert "kind 'stock' does not run now: it is paused: stock-taking" in answer.err
+    assert "kind 'stock' does not run now: paused by " in answer.err
+    assert "ago: stock-taking" in answer.err
     assert is_one_line(answer)
     assert depot.stock.item("A").finished_at is None
 

@@ -79,7 +79,7 @@ def shrink(stage: Stage, found: Found, *, seconds: float = SHRINK_SECONDS) -> Fo
 
 
 def _walk(stage: Stage, seed: int, steps: list[Step] | None = None) -> tuple[World, Found | None]:
-    world = World(stage, seed)
+    world = stage.world(stage, seed)
     try:
         if steps is None:
             world.walk(LENGTH)

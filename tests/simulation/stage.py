@@ -27,6 +27,10 @@ KEPT = {"windlass_bucket", "windlass_number", "windlass_shard"}
 class Stage:
     """One app that everybody shares, and what they meet at."""
 
+    # What walks are like here; and the kind that some workers do not serve.
+    world: Callable[..., Any]
+    rare_kind = "rare"
+
     def __init__(self) -> None:
         self.clock = ManualClock()
         self.app = App("sqlite://", clock=self.clock, lease=LEASE, dead_after=DEAD_AFTER)

@@ -350,7 +350,7 @@ class World(Users):
             return False
         kinds = list(self.app.registry.kinds)
         if rng.random() < 0.25:
-            kinds.remove("rare")
+            kinds.remove(self.stage.rare_kind)
         self._add_actor(Actor(self.stage, len(self.actors), kinds))
         return None
 
@@ -374,6 +374,8 @@ class World(Users):
             if each.is_here and not each.is_paused and rng.random() < 0.9:
                 self._perform(Step("beat", each.slot, rng.getrandbits(32)))
 
+
+Stage.world = World
 
 OF_WORKERS = frozenset(
     ("beat", "feed", "offer", "start", "end", "flush", "mark", "obey", "lapse", "exit", "die",

@@ -29,6 +29,7 @@ from unittest import mock
 import yaml
 from sqlalchemy import create_engine, text
 
+from tests.spawn import Forked
 from tests.story.page import Block
 from tests.tidy.source import ROOT
 from tests.wait import eventually
@@ -207,7 +208,7 @@ def run_for_a_moment(words: list[str]) -> None:
         # The usual port may be taken on this machine.
         words = [*words, "--port", "0"]
     processes = int(words[words.index("--processes") + 1]) if "--processes" in words else 1
-    process = subprocess.Popen(
+    process = Forked(
         [sys.executable, "-m", *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -20,7 +20,7 @@ def stock_level(code: str) -> str:
     return f"{len(code)} in stock"
 
 
-@app.sweep(Keys(1, 100), ranges=4, redo="4h", timeout="10s")
+@app.sweep(Keys(1, 100), ranges=4, redo="4h", timeout="10s", group="sale")
 def offer(article: int) -> None: ...
 
 

@@ -3,13 +3,13 @@
 import os
 import signal
 import sqlite3
-import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from tests.spawn import Forked
 from windlass import App, Status
 from windlass.ledger import DeductionStatus, Ledger
 
@@ -55,7 +55,7 @@ def python(database_url, tmp_path):
             "CANCEL_ORDER_OUTSIDE": f"sqlite:///{tmp_path / 'outside.db'}",
         }
         command = [sys.executable, *arguments]
-        return subprocess.run(command, cwd=tmp_path, env=environment, check=False).returncode
+        return Forked(command, cwd=tmp_path, env=environment).wait(60)
 
     return run
 

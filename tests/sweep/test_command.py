@@ -122,6 +122,20 @@ def test_failed_items_are_listed_and_tried_again(windlass, yard):
     assert windlass("sweep", "failures", "offer", "--json").json == []
 
 
+def test_a_key_is_visited_now_or_soon(windlass, yard):
+    visited = windlass("sweep", "visit", "offer", "5")
+    soon = windlass("sweep", "visit", "offer", "6", "--soon", "--fresh", "10m")
+    again = windlass("sweep", "visit", "offer", "6", "--soon", "--json")
+    failed = windlass("sweep", "visit", "offer", "7", "--json")
+    unknown = windlass("sweep", "visit", "offer", "5", "--text")
+
+    assert "5 was visited: succeeded" in visited.out
+    assert "visit of 6: asked" in soon.out
+    assert again.json == {"visit": "pending"}
+    assert (failed.code, failed.json["error"]) == (1, "ValueError: no offer for 7")
+    assert unknown.code == 1
+
+
 def test_failed_items_of_a_round_are_among_the_alerts(windlass, yard):
     yard.app.drain()
 

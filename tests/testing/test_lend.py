@@ -1,5 +1,7 @@
 """Databases that are lent to one test after the other."""
 
+from contextlib import ExitStack, closing
+
 import pytest
 from sqlalchemy import inspect, text
 
@@ -58,6 +60,25 @@ def test_a_server_that_lets_nobody_in_says_what_to_do(postgresql_url):
     with pytest.raises(BadDatabase, match="--windlass-database"), lender.lend():
         pass
     lender.close()
+
+
+def test_a_database_that_cannot_be_emptied_is_not_lent_again(mysql_url, tmp_path, caplog):
+    lender = make_lender(mysql_url, tmp_path)
+    with ExitStack() as left:
+        left.callback(lender.close)
+        with lender.lend() as first:
+            app = left.enter_context(closing(App(first)))
+            connection = left.enter_context(app.database.engine.connect())
+            connection.execute(text("select name from windlass_number for update"))
+
+        with lender.lend() as second:
+            leave_a_task(second)
+        with lender.lend() as third:
+            pass
+        connection.invalidate()
+
+    assert first != second == third
+    assert "could not be emptied" in caplog.text
 
 
 def leave_a_task(url: str) -> None:

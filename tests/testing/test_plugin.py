@@ -7,6 +7,7 @@ import tomllib
 
 import pytest
 
+from tests.spawn import run_forked
 from tests.story.page import blocks_of
 from tests.tidy.source import ROOT
 
@@ -48,12 +49,10 @@ def test_windlass_itself_needs_no_pytest():
 
 def run_pytest(folder, *options: str) -> str:
     plugins = ["-p", "windlass.testing", "-p", "no:cacheprovider"]
-    result = subprocess.run(
+    result = run_forked(
         [sys.executable, "-m", "pytest", "-q", "-rN", *plugins, *options],
         cwd=folder,
-        capture_output=True,
         check=False,
-        text=True,
         timeout=120,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), "."])},
     )

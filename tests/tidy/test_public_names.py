@@ -78,7 +78,9 @@ PUBLIC = {
     "SchemaMismatch",
     "SetAside",
     "Signal",
+    "Overloaded",
     "Snooze",
+    "VisitSoon",
     "Source",
     "Status",
     "StepView",
@@ -96,6 +98,7 @@ PUBLIC = {
     "UnknownKind",
     "UnknownNode",
     "WindlassError",
+    "Window",
     "__version__",
     "context",
 }

@@ -108,10 +108,52 @@ def test_a_pace_asks_for_more_before_it_runs_out():
     pace = Pace()
     assert pace.is_running_out(0)
 
-    pace.add(grant(starts=5, interval=50_000.0))
+    pace.add(grant(starts=10, interval=50_000.0))
 
     assert not pace.is_running_out(0)
     assert pace.is_running_out(200_000)
+
+
+def test_moments_are_told_ahead_over_several_grants_and_each_is_spent_once():
+    pace = Pace()
+    pace.add(grant(begin=0, starts=3, interval=100.0))
+    pace.add(grant(begin=1_000, starts=3, interval=100.0))
+
+    first = pace.moments(0, until=1_100, most=4)
+    pace.spend(len(first))
+
+    assert first == [0, 100, 200, 1_000]
+    assert pace.moments(0, until=1_100) == [1_100]
+    assert pace.moments(0, until=2_000) == [1_100, 1_200]
+
+
+def test_a_moment_that_was_taken_is_nobody_elses_until_it_is_given_back():
+    pace = Pace()
+    pace.add(grant(begin=0, starts=4, interval=100_000.0))
+    first = pace.take(0, until=400_000, most=2)
+
+    others = pace.take(0, until=400_000, most=2)
+    pace.give_back(first[1:])
+
+    assert (first, others) == ([0, 100_000], [200_000, 300_000])
+    assert pace.next_at() == 100_000
+    assert pace.take(0, until=400_000, most=5) == [100_000]
+    assert pace.take(0, until=400_000, most=5) == []
+
+
+def test_a_moment_that_is_given_back_too_late_is_lost():
+    pace = Pace()
+    pace.add(grant(begin=0, starts=2, interval=100_000.0))
+    pace.give_back(pace.take(0, until=100_000, most=2))
+
+    assert pace.take(150_000, until=150_000, most=2) == [100_000]
+
+
+def test_moments_that_passed_unused_are_not_told():
+    pace = Pace()
+    pace.add(grant(begin=0, starts=10, interval=100_000.0))
+
+    assert pace.moments(500_000, until=650_000) == [500_000, 600_000]
 
 
 @given(

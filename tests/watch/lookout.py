@@ -1,6 +1,7 @@
 """An app whose watcher looks by hand, on a manual clock."""
 
 from contextlib import closing, contextmanager
+from typing import Any
 
 from windlass import App
 from windlass.clock import SECOND, ManualClock
@@ -39,7 +40,7 @@ class Lookout:
 
 
 @contextmanager
-def looking_out(url: str):
+def looking_out(url: str, **options: Any):
     clock = ManualClock()
-    with closing(App(url, clock=clock)) as app:
+    with closing(App(url, clock=clock, **options)) as app:
         yield Lookout(app, clock)

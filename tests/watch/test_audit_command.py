@@ -44,6 +44,7 @@ LOOKS = {
     *("sweep list", "sweep show", "sweep failures", "sweep audit", "shard list"),
     *("ledger stock", "ledger show", "ledger entries", "ledger audit", "token list"),
     *("alert list", "alert show", "promise list", "promise show", "plan"),
+    *("downstream list", "downstream show"),
 }
 # What keeps a record of its own, or begins before there are tables.
 ELSEWHERE = {"worker", "dev", "console", "callback", "run", "demo", "init", "migrate", "watch"}
@@ -51,7 +52,14 @@ ACTS = {
     *("pause", "resume", "set", "task retry", "task cancel", "task enqueue"),
     *("rolling add", "rolling remove", "rolling visit"),
     *("rolling mirror", "rolling follow", "rolling unfollow"),
-    *("sweep split", "sweep start", "sweep retry", "control release", "control reset"),
+    *(
+        "sweep split",
+        "sweep start",
+        "sweep retry",
+        "sweep visit",
+        "control release",
+        "control reset",
+    ),
     *("flow start", "flow retry", "flow skip", "flow cancel", "flow import"),
     *("shard drain", "shard move", "acknowledge", "token create", "token revoke"),
     *("alert acknowledge", "alert test"),

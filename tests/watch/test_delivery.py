@@ -9,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 from aiosmtpd.controller import Controller
+from apprise import NotifyBase
 
 from tests.server.process import free_port
 from tests.watch.lookout import HOUR, MINUTE, looking_out
@@ -31,6 +32,12 @@ SECRET = "whsec_" + base64.b64encode(b"a secret of thirty-two bytes ...").decode
 def receiver():
     with receiving(Receiver()) as made:
         yield made
+
+
+@pytest.fixture(autouse=True)
+def quick_mail(monkeypatch):
+    """Apprise would wait 5.5 s between two messages."""
+    monkeypatch.setattr(NotifyBase, "request_rate_per_sec", 0)
 
 
 @pytest.fixture

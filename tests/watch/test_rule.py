@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 
 from tests.watch.lookout import HOUR, MINUTE, looking_out
-from windlass import BadInput, Keys
+from windlass import BadInput, Keys, Overloaded
 from windlass.clock import SECOND
 from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import raise_alert
@@ -195,6 +195,30 @@ def test_rows_that_wait_for_long_are_told(lookout):
     lookout.look()
 
     assert lookout.open() == [("late", "send_mail")]
+
+
+def test_a_row_that_overloads_put_off_again_and_again_is_late(lookout):
+    @lookout.app.task(late_after="2m")
+    def call() -> None:
+        raise Overloaded(retry_after="1m")
+
+    joined = Joined(lookout, serves=["call"])
+    call.enqueue()
+    lookout.app.drain()
+    lookout.clock.advance(MINUTE)
+    joined.beat()
+    lookout.look()
+    early = lookout.open()
+    for _ in range(2):
+        lookout.app.drain()
+        lookout.clock.advance(MINUTE)
+        joined.beat()
+    lookout.app.drain()
+    lookout.look()
+
+    assert early == []
+    assert lookout.open() == [("late", "call")]
+    assert "overloaded" in lookout.one("late").text
 
 
 def test_a_paused_kind_is_not_late(lookout):

@@ -154,6 +154,22 @@ def test_a_visit_of_a_paused_kind_is_refused(console, web_shop):
     assert (answer.status_code, answer.json()["title"]) == (409, "HeldBack")
 
 
+def test_items_and_keys_are_visited_soon(console, web_shop):
+    web_shop.stock.add(["A-1"])
+    console.do("rolling/stock/visit", code="A-1")
+
+    fresh = console.do("rolling/stock/visit-soon", code="A-1", fresh=600)
+    asked = console.do("rolling/stock/visit-soon", code="A-1")
+    visited = console.do("sweeps/offer/visit", key=3)
+    soon = [console.do("sweeps/offer/visit-soon", key=4) for _ in range(2)]
+
+    assert (fresh["changed"], fresh["message"]) == (0, "visit of A-1: fresh")
+    assert asked["changed"] == 1
+    assert (visited["key"], visited["status"]) == ("3", "succeeded")
+    assert [each["message"] for each in soon] == ["visit of 4: asked", "visit of 4: pending"]
+    assert console.post("sweeps/offer/visit", key=700_000).status_code == 404
+
+
 def test_a_sweep_shows_its_ranges_rounds_and_failures(console, web_shop):
     web_shop.app.drain()
 

@@ -23,6 +23,12 @@ export interface ActionResult {
   message: string; changed: number;
 }
 
+/** The limits of a downstream that adapts at a moment, and how it answered then. */
+export interface AdaptView {
+  at: string; rate: number | null; concurrency: number | null; succeeded_per_second: number;
+  overloaded_per_second: number; mean_milliseconds: number | null;
+}
+
 /** One SKU and how many more, or less, there are of it. */
 export interface AdjustLineBody {
   sku: string; quantity: number;
@@ -137,11 +143,17 @@ export interface CreateToken {
   name: string; role: Role; expires?: string | null;
 }
 
+/** A day, as an ISO date, and the times at which a window is open on it. */
+export interface DayAhead {
+  date: string; open: readonly OpenHours[];
+}
+
 /** What the code declares; an operator may have set other values. */
 export interface DeclaredView {
   summary: string; arguments: readonly ArgumentView[]; retries: number; timeout: string | null;
-  rate: string | null; window: string | null; concurrency: number | null; priority: number;
-  breaker: string | null;
+  rate: string | null; window: string | null; group: string | null; concurrency: number | null;
+  total_concurrency: number | null; priority: number; breaker: string | null;
+  downstreams: readonly string[];
 }
 
 /** A deduction: as it was made, or, asked for later, as it is now. */
@@ -165,6 +177,15 @@ export interface DeductionLine {
 export interface DeliveryView {
   task_id: number; channel: string; stage: string; status: string; attempts: number;
   created_at: string; finished_at: string | null;
+}
+
+/** A downstream: what it declares, what holds now, and who uses it. */
+export interface DownstreamView {
+  name: string; adapt: boolean; declared: LimitView; holds: LimitView; problem: string | null;
+  off: boolean; breaker: string; has_breaker: boolean; errors_in_a_row: number;
+  probe_at: string | null; held_back: string | null; home: string; permits_held: number;
+  permits_wanted: number; permits: readonly PermitView[]; kinds: readonly TakeView[];
+  history: readonly AdaptView[]; missing: readonly string[];
 }
 
 /** One change of what is available of a SKU; all of them together are the balance. */
@@ -305,9 +326,9 @@ export interface KindView {
   sweep: string | null; next_due_at: string | null; waiting: number; due: number; running: number;
   failed: number; done_last_hour: number; failed_last_hour: number;
   average_milliseconds: number | null; paused: boolean; reason: string | null; who: string | null;
-  since: string | null; opens_at: string | null; probe_at: string | null; rate: string | null;
-  window: string | null; concurrency: number | null; breaker: string; why: string;
-  is_held_back: boolean;
+  since: string | null; until: string | null; group: string | null; opens_at: string | null;
+  probe_at: string | null; rate: string | null; window: string | null; concurrency: number | null;
+  breaker: string; why: string; is_held_back: boolean;
   family: "task" | "cron" | "rolling" | "sweep" | "flow" | "external" | "unknown";
   declared: DeclaredView | null;
 }
@@ -331,6 +352,11 @@ export interface LedgerPage_Stock_ {
 /** A database that has a ledger; `shard` is what other calls take. */
 export interface LedgerPlace {
   shard: string; name: string;
+}
+
+/** The limits of a downstream; None is no limit. */
+export interface LimitView {
+  rate: string | null; concurrency: number | null; window: string | null;
 }
 
 /** One SKU of a movement. */
@@ -417,6 +443,11 @@ export interface OpenAlerts {
   count: number;
 }
 
+/** A stretch of a day, in minutes since its midnight by the clocks of the zone. */
+export interface OpenHours {
+  begin: number; end: number;
+}
+
 /** A deduction was refused: less was available than wanted. */
 export interface OutOfStockRefusal {
   error: "OutOfStock"; sku: string; wanted: number; available: number;
@@ -464,9 +495,26 @@ export interface Page_TokenView_ {
   items: readonly TokenView[]; next: string | null; missing: readonly string[];
 }
 
-/** Why, for the people who read it later. */
+/** The group whose kinds to pause; without it, everything. */
+export interface PauseAll {
+  reason?: string; until?: string | null; group?: string | null;
+}
+
+/** Why, for the people who read it later, and when it resumes by itself. */
 export interface PauseKind {
-  reason?: string;
+  reason?: string; until?: string | null;
+}
+
+/** Whether everything, or a group, is paused; `group` is None for everything. */
+export interface PauseView {
+  name: string; group: string | null; kinds: readonly string[]; off: boolean;
+  reason: string | null; who: string | null; since: string | null; until: string | null;
+  held_back: string | null;
+}
+
+/** The permits of one worker, and how many it could use. */
+export interface PermitView {
+  worker: number; held: number; wanted: number; waits_since: string | null;
 }
 
 /** What went wrong; facts may be further fields. */
@@ -512,6 +560,11 @@ export interface RangeView {
 /** A restock or an adjustment that was made. */
 export interface Receipt {
   id: string; movement: Movement; lines: readonly Line[]; created_at: string;
+}
+
+/** The group whose pause to end; without it, the pause of everything. */
+export interface ResumeAll {
+  group?: string | null;
 }
 
 /** Which failed items to retry; all of them without keys. */
@@ -639,12 +692,26 @@ export interface Stock {
   sku: string; available: number; received: number; deducted: number; returned: number;
 }
 
+/** The result of visiting one key. Unless `is_new`, it is that of an earlier, fresh visit. */
+export interface SweepVisit {
+  key: string;
+  status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled";
+  error: string | null; visited_at: string; is_new: boolean;
+}
+
 /** What is set for a kind; None is as it declares. `held_back` says why it may not run. */
 export interface SwitchView {
-  kind: string; off: boolean; reason: string | null; who: string | null; since: string | null;
-  window: string | null; rate: string | null; concurrency: number | null; breaker: string;
-  has_breaker: boolean; errors_in_a_row: number; opened_at: string | null;
-  probe_at: string | null; held_back: string | null; holds: SettingView;
+  kind: string; group: string | null; off: boolean; reason: string | null; who: string | null;
+  since: string | null; until: string | null; paused_by: readonly string[]; window: string | null;
+  rate: string | null; concurrency: number | null; breaker: string; has_breaker: boolean;
+  errors_in_a_row: number; opened_at: string | null; probe_at: string | null;
+  held_back: string | null; holds: SettingView; ahead: WindowAhead | null;
+}
+
+/** What one kind takes of a downstream: averages of the last minutes. */
+export interface TakeView {
+  kind: string; starts_per_minute: number; errors_per_minute: number;
+  mean_milliseconds: number | null; held_back: string | null;
 }
 
 /** A task, its last errors, its flow run if it has one, and the shard that has it. */
@@ -661,8 +728,8 @@ export interface TaskFull {
   worker: number | null; batch: number | null; created_at: string; started_at: string | null;
   finished_at: string | null;
   last_status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled" | null;
-  remark: string | null; payload: string; result: string | null; is_rolling: boolean;
-  can_retry: boolean; can_cancel: boolean;
+  remark: string | null; lane: string | null; payload: string; result: string | null;
+  is_rolling: boolean; can_retry: boolean; can_cancel: boolean;
 }
 
 /** A task. Times are microseconds since the epoch; `payload` and `result` are JSON. */
@@ -672,7 +739,7 @@ export interface TaskLine {
   priority: number; due_at: string | null; attempt: number; lost: number; worker: number | null;
   created_at: string; started_at: string | null; finished_at: string | null;
   last_status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled" | null;
-  remark: string | null;
+  remark: string | null; lane: string | null;
 }
 
 /** Tasks, newest first; `looked_at` is how many rows were read for them. */
@@ -730,7 +797,27 @@ export interface VisitBody {
   code: string; fresh?: number | null; timeout?: number;
 }
 
+/** Which key to visit now, and for how many seconds to wait. */
+export interface VisitKey {
+  key: number | string | readonly (number | string)[]; fresh?: number | null; timeout?: number;
+}
+
+/** Which key to visit, unless it was done at most `fresh` seconds ago. */
+export interface VisitKeySoon {
+  key: number | string | readonly (number | string)[]; fresh?: number | null;
+}
+
+/** Which item to visit soon, unless its last visit is at most `fresh` seconds ago. */
+export interface VisitSoonBody {
+  code: string; fresh?: number | null;
+}
+
 /** Which run; with a batch only that try, not a later one. */
 export interface Which {
   partition?: string; batch?: number | null;
+}
+
+/** Today and the thirteen days after it. `now` is in minutes since midnight of today. */
+export interface WindowAhead {
+  zone: string; now: number; is_open: boolean; opens_at: string | null; days: readonly DayAhead[];
 }

@@ -152,7 +152,10 @@ export interface Get {
   };
   "ledger/audit": { query?: { shard?: Maybe<string>; }; answer: Model.Audit; };
   "switches": { answer: readonly Model.SwitchView[]; };
+  "pauses": { answer: readonly Model.PauseView[]; };
   "switches/{kind}": { params: { kind: string; }; answer: Model.SwitchView; };
+  "downstreams": { answer: readonly Model.DownstreamView[]; };
+  "downstreams/{name}": { params: { name: string; }; answer: Model.DownstreamView; };
   "promises": { answer: Model.Page_PromiseView_; };
   "promises/{kind}": { params: { kind: string; }; answer: Model.PromiseView; };
   "tokens": { answer: Model.Page_TokenView_; };
@@ -176,6 +179,9 @@ export interface Get {
 export interface Post {
   "session": { body: Model.LogIn; answer: Model.SessionView; };
   "rolling/{kind}/visit": { params: { kind: string; }; body: Model.VisitBody; answer: Model.Item; };
+  "rolling/{kind}/visit-soon": {
+    params: { kind: string; }; body: Model.VisitSoonBody; answer: Model.ActionResult;
+  };
   "rolling/{kind}/add": {
     params: { kind: string; }; body: Model.NewCodes; answer: Model.ActionResult;
   };
@@ -188,6 +194,12 @@ export interface Post {
   "sweeps/{kind}/start": { params: { kind: string; }; answer: Model.ActionResult; };
   "sweeps/{kind}/retry": {
     params: { kind: string; }; body: Model.RetryItems; answer: Model.ActionResult;
+  };
+  "sweeps/{kind}/visit": {
+    params: { kind: string; }; body: Model.VisitKey; answer: Model.SweepVisit;
+  };
+  "sweeps/{kind}/visit-soon": {
+    params: { kind: string; }; body: Model.VisitKeySoon; answer: Model.ActionResult;
   };
   "flows": { body: Model.FlowStart; answer: Model.FlowStarted; };
   "flows/{number}/retry": {
@@ -239,6 +251,8 @@ export interface Post {
   "ledger/deductions/{id}/confirm": {
     params: { id: string; }; query?: { shard?: Maybe<string>; }; answer: Model.Confirmation;
   };
+  "pause": { body: Model.PauseAll; answer: readonly Model.PauseView[]; };
+  "resume": { body: Model.ResumeAll; answer: readonly Model.PauseView[]; };
   "switches/{kind}/pause": {
     params: { kind: string; }; body: Model.PauseKind; answer: Model.SwitchView;
   };

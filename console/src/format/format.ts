@@ -22,6 +22,7 @@ export class Format {
   private readonly moment_: Intl.DateTimeFormat;
   private readonly clock_: Intl.DateTimeFormat;
   private readonly hour_: Intl.DateTimeFormat;
+  private readonly day_: Intl.DateTimeFormat;
 
   constructor(readonly language: Language) {
     const locale = language === "zh" ? "zh-CN" : "en-GB";
@@ -41,6 +42,17 @@ export class Format {
       minute: "2-digit",
       hourCycle: "h23",
     });
+    this.day_ = new Intl.DateTimeFormat(locale, {
+      weekday: "short",
+      day: "numeric",
+      month: "short",
+      timeZone: "UTC",
+    });
+  }
+
+  /** A date such as "2026-11-18", with its weekday. */
+  day(date: string): string {
+    return this.day_.format(new Date(`${date}T00:00:00Z`));
   }
 
   /** A count; the API counts to 10,000 and says 10,001 for more. */

@@ -10,6 +10,7 @@ const PATHS = {
   ring: "M10 3a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM10 3v4M16 13.5l-3.4-2M4 13.5l3.4-2",
   ledger: "M4 3h10l2 2v12H4zM7 8h6M7 11h6M7 14h3",
   switch: "M7 6h6a4 4 0 0 1 0 8H7a4 4 0 0 1 0-8zM13 10h.01",
+  downstream: "M3 4h6v4H3zM11 12h6v4h-6zM6 8v6h5M9 12l2 2-2 2",
   alert: "M10 3a4.5 4.5 0 0 1 4.5 4.5V11l1.5 3H4l1.5-3V7.5A4.5 4.5 0 0 1 10 3zM8.5 16.5h3",
   promise: "M10 3l6 2v5c0 3.500-2.500 6-6 7-3.500-1-6-3.500-6-7V5zM7 10l2.200 2.200L13 8",
   audit: "M5 3h10v14H5zM8 7h4M8 10h4M8 13h2",

@@ -6,6 +6,8 @@ import { AlertPage } from "../page/alert";
 import { AuditPage } from "../page/audit";
 import { ControlPage } from "../page/control";
 import { ControlDetailPage } from "../page/control/detail";
+import { DownstreamPage } from "../page/downstream";
+import { DownstreamDetailPage } from "../page/downstream/detail";
 import { flowDetail, flowList } from "../page/flow";
 import { ledgerDetail, ledgerList } from "../page/ledger";
 import { OverviewPage } from "../page/overview";
@@ -123,6 +125,15 @@ export const PAGES: readonly Entry[] = [
     group: "rule",
     list: () => <SwitchPage />,
     detail: ([kind = ""]) => <SwitchDetailPage key={kind} kind={kind} />,
+  },
+  {
+    name: "downstreams",
+    path: "downstreams",
+    letter: "n",
+    icon: "downstream",
+    group: "rule",
+    list: () => <DownstreamPage />,
+    detail: ([name = ""]) => <DownstreamDetailPage key={name} name={name} />,
   },
   {
     name: "ring",

@@ -50,6 +50,7 @@ GROUPS = {
     "windlass.ledger.command": "Show the stock ledger, and check that its books balance.",
     "windlass.watch.promise.command.promise": "Show what kinds promise, and how that stands.",
     "windlass.watch.command.alert": "Show alerts, acknowledge them, and test channels.",
+    "windlass.operate.downstream.command": "Show the systems that tasks call, and their limits.",
     "windlass.operate.shard.command": "Show the shards, drain one, and move rows.",
     "windlass.operate.token.command": "Make access tokens, show them, and revoke them.",
 }

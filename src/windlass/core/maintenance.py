@@ -15,6 +15,7 @@ from windlass.core.clock import step
 from windlass.core.clock import store as clock_store
 from windlass.core.face import Chore, Faces, Tidying
 from windlass.core.finish import store as finish_store
+from windlass.core.limit.permit import store as permit_store
 from windlass.core.loop import Loop
 from windlass.core.ring import store as ring_store
 from windlass.core.task.store import gone, task
@@ -48,6 +49,12 @@ def _prune_steps(tidying: Tidying) -> int:
     return clock_store.prune(tidying.connection, now=tidying.now)
 
 
+def _prune_permits(tidying: Tidying) -> int:
+    if not tidying.dialect.has_tables(permit_store.MIGRATION):
+        return 0
+    return permit_store.forget(tidying.connection, limit=tidying.limit)
+
+
 OWN = (
     Chore(_prune_tasks, is_often=True),
     Chore(_prune_traces, is_often=True, is_prune=False),
@@ -55,6 +62,7 @@ OWN = (
     Chore(lambda tidying: alert.prune(tidying.connection, now=tidying.now)),
     Chore(lambda tidying: ring_store.forget_workers(tidying.connection, now=tidying.now)),
     Chore(_prune_steps),
+    Chore(_prune_permits),
 )
 
 

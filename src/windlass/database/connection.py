@@ -20,7 +20,6 @@ __all__ = [
     "Engine",
     "Executor",
     "has_begun",
-    "has_tables",
     "is_alike",
     "is_async",
     "join",
@@ -44,12 +43,6 @@ TABLES = "windlass_tables"
 
 # Flags in the server status of MySQL and MariaDB.
 IN_TRANSACTION, COMMITS_ALONE = 1, 2
-
-
-def has_tables(connection: Connection, version: str) -> bool:
-    """Whether the database of one of our own connections has a migration."""
-    known: Callable[[str], bool] | None = connection.get_execution_options().get(TABLES)
-    return known is None or known(version)
 
 
 def is_async(conn: object) -> bool:

@@ -79,6 +79,12 @@ MOST_BLOCKS = 64
 EXTRAS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql"}
 
 
+def has_tables(connection: Connection, version: str) -> bool:
+    """Whether the database of one of our own connections has a migration."""
+    known: Callable[[str], bool] | None = connection.get_execution_options().get(TABLES)
+    return known is None or known(version)
+
+
 class Database:
     """One database: its engines, and transactions that are retried."""
 
@@ -121,7 +127,7 @@ class Database:
         # The version of its tables: `schema.has("0002")`.
         self.schema = SchemaVersion(self.name, lambda: self.read(self.tables))
         if like is None:
-            self.dialect.has_tables = self.schema.has
+            self.dialect.has_tables = self.has_tables
         else:
             self.schema = like.schema
         # How often all connections were thrown away, and when last.
@@ -135,7 +141,7 @@ class Database:
         try:
             # Errors are stored and shown, and parameters may be secrets.
             own = self.dialect.engine_options(self.url, self.bounds) | {"hide_parameters": True}
-            own["execution_options"] = {TABLES: self._has_tables}
+            own["execution_options"] = {TABLES: self.has_tables}
             if given is not None:
                 shared = ("isolation_level", "hide_parameters", "execution_options")
                 own = {name: own[name] for name in own if name in shared}
@@ -161,9 +167,11 @@ class Database:
         self.dialect.prepare(engine, self.bounds if given is None else None)
         return engine
 
-    def _has_tables(self, version: str) -> bool:
+    def has_tables(self, version: str) -> bool:
+        """Whether the tables have a migration."""
         # The engine is made before the version of the tables can be read.
-        return self.schema.has(version)
+        tables = self.schema.tables
+        return (tables is not None and version in tables.ended) or self.schema.has(version)
 
     def tables(self, connection: Connection) -> Tables:
         """How far the tables of this database are."""

@@ -59,6 +59,8 @@ task = _table(
     optional(flow_id=BigInteger, node=Exact(255), open_slots=Integer),
     required(payload=Json),
     optional(result=Json, remark=Long),
+    # Its lane, and its place there: the number of the lane, and whether the row holds it.
+    optional(lane=Exact(255), lane_place=BigInteger),
     # For the claim: due rows of one kind and priority, oldest first, with their bucket.
     partial_index(
         "windlass_task_due",
@@ -77,6 +79,16 @@ task = _table(
     partial_index("windlass_task_undue", "status", "kind", "id", where="due_at is null"),
     # The nodes of a flow run, including the row of the run itself.
     partial_index("windlass_task_flow", "flow_id", "node", where="flow_id is not null"),
+    # The rows of each lane that have not ended, in the order in which they run.
+    partial_index(
+        "windlass_task_lane",
+        "kind",
+        "status",
+        "lane_place",
+        "due_at",
+        "id",
+        where="lane_place is not null and due_at is not null",
+    ),
 )
 
 # Ids of rows that were deleted lately, many in one row, for a call that must know whether its first
@@ -217,6 +229,7 @@ switch = _table(
     optional(rate=String(50), concurrency=Integer),
     zero(breaker=SmallInteger, errors_in_a_row=Integer),
     optional(opened_at=BigInteger, probe_at=BigInteger, pause=BigInteger, probe_worker=BigInteger),
+    optional(paused_until=BigInteger),
 )
 
 # When the next task of a kind with a rate may start: one clock for all workers.
@@ -224,6 +237,31 @@ rate = _table(
     "rate",
     key(kind=Exact(100)),
     required(next_at=BigInteger, per_second=Double),
+)
+
+# The limits of the fleet: a row to lock when permits are taken, and what the limits are lowered to
+# now; null is as declared or set.
+limit = _table(
+    "limit",
+    key(name=Exact(100)),
+    optional(rate_now=Double, concurrency_now=Integer),
+)
+
+# Downstreams that adapt: what is known of them, what workers saw since, and how it went.
+adapt = _table(
+    "adapt",
+    key(name=Exact(100)),
+    required(since=BigInteger, state=Json, seen=Json, history=Json),
+)
+
+# How many runs of a downstream, or of a kind with total_concurrency, each worker may have. The row
+# of a worker that has left does not count.
+permit = _table(
+    "permit",
+    key(name=Exact(100), worker=BigInteger),
+    zero(held=Integer, wanted=Integer),
+    optional(waits_since=BigInteger),
+    required(seen_at=BigInteger),
 )
 
 # The number of items of rolling kinds, as a sum of changes. Each transaction appends its change, so
@@ -339,6 +377,41 @@ visit = _table(
     required(item_key=Exact(1000), visited_at=BigInteger, status=StatusCode),
     optional(error=Long),
     Index("windlass_visit_visited", "visited_at"),
+)
+
+# Visits of single keys of sweeps that are asked for, or that run: then they have a batch. A worker
+# that runs one is named; a caller that runs one holds it until a moment.
+visit_request = _table(
+    "visit_request",
+    key(sweep=Exact(100), key_hash=Exact(32)),
+    required(item_key=Exact(1000), asked_at=BigInteger),
+    optional(fresh=BigInteger, batch=BigInteger, worker=BigInteger, held_until=BigInteger),
+    zero(lost=SmallInteger),
+    Index("windlass_visit_request_asked", "sweep", "asked_at"),
+    partial_index("windlass_visit_request_worker", "worker", where="worker is not null"),
+)
+
+# Keys that rounds of sweeps did of late, for visits that ask how fresh they are.
+sweep_done = _table(
+    "sweep_done",
+    key(sweep=Exact(100), key_hash=Exact(32)),
+    required(done_at=BigInteger),
+    Index("windlass_sweep_done_at", "sweep", "done_at"),
+)
+
+# The longest `fresh` that visits of a sweep ask for, and when one asked last.
+sweep_fresh = _table(
+    "sweep_fresh",
+    key(sweep=Exact(100)),
+    required(fresh=BigInteger, asked_at=BigInteger),
+)
+
+# Rows whose runs met an overload: since when, when last, and how often.
+overload = _table(
+    "overload",
+    key(task_id=Number),
+    required(kind=Exact(100), since=BigInteger, last_at=BigInteger, times=BigInteger),
+    Index("windlass_overload_kind", "kind", "since"),
 )
 
 # The stock of each SKU. The checks are a second guard: the statements have their own.

@@ -15,6 +15,7 @@ from typing import Any
 from sqlalchemy import URL, Connection, inspect, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from windlass import telemetry
 from windlass.database.database import Database, first_line
 from windlass.database.dialect import PerDialect
 from windlass.database.migrate import VERSION_TABLE, migrate
@@ -86,8 +87,8 @@ class ScratchServer(Lender):
         try:
             yield loan.url
         finally:
-            loan.clean()
-            self._free.append(loan)
+            if loan.clean_up():
+                self._free.append(loan)
 
     def close(self) -> None:
         for loan in self._made:
@@ -127,8 +128,24 @@ class ScratchDatabase:
         migrate(self._database)
         self._seed = self._rows()
 
-    def clean(self) -> None:
-        """Restore the state when it was new: drop other tables, delete other rows."""
+    def clean_up(self) -> bool:
+        """Restore the state when it was new; False if that failed, so that no test gets it again.
+
+        A test may leave a transaction open that has locked its rows.
+        """
+        try:
+            self._clean()
+        except SQLAlchemyError as problem:
+            telemetry.log.warning(
+                "the test database %s could not be emptied, so the next test gets another: %s",
+                self.name,
+                first_line(problem),
+            )
+            return False
+        return True
+
+    def _clean(self) -> None:
+        """Drop other tables, delete other rows."""
         ours = {*metadata.tables, VERSION_TABLE, "windlass_sequence"}
         others = [each for each in inspect(self._engine).get_table_names() if each not in ours]
         cascade = CASCADE.of(self._database.dialect)

@@ -17,6 +17,7 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
 from windlass.core.task.declare import Task, TaskApp, TaskRef
+from windlass.core.task.downstream import DownstreamOption
 from windlass.core.task.kind import Options, Registry, make_kind
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import lock_runs
@@ -37,6 +38,7 @@ from windlass.external.model import (
     is_handle,
     submit_of,
 )
+from windlass.value.calendar.window import Window
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.payload import encode_result
@@ -71,8 +73,11 @@ class Externals:
         priority: int = 0,
         keep: Duration | None = None,
         keep_failed: Duration | None = None,
-        window: str | None = None,
+        window: str | Window | None = None,
         breaker: str | None = BREAKER,
+        downstream: DownstreamOption = None,
+        total_concurrency: int | None = None,
+        group: str | None = None,
     ) -> Task[..., Any]:
         """Declare a system that executes tasks elsewhere; its tasks are submitted to it.
 
@@ -83,16 +88,12 @@ class Externals:
         same time is not limited.
         """
         what = f"external {name!r}"
-        if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= MOST_BATCH:
-            raise BadDeclaration(
-                f"{what}: batch={batch!r} is not a number from 1 to {MOST_BATCH:,}"
-            )
         terms = ExternalTerms(
             system=system,
             every=parse_duration(every, what=f"{what}: every"),
             timeout=None if timeout is None else parse_duration(timeout, what=f"{what}: timeout"),
             call_timeout=parse_duration(call_timeout, what=f"{what}: call_timeout"),
-            batch=batch,
+            batch=_checked_batch(batch, what),
         )
         options = Options(
             name=name,
@@ -106,13 +107,14 @@ class Externals:
             keep_failed=keep_failed,
             window=window,
             breaker=breaker,
+            downstream=downstream,
+            total_concurrency=total_concurrency,
+            group=group,
             face="external",
             face_terms=terms,
             hands_over=True,
         )
-        kind = make_kind(_handler(name, terms), options)
-        self.registry.add(kind)
-        return Task(self.app, kind)
+        return Task(self.app, self.registry.add(make_kind(_handler(name, terms), options)))
 
     def notify(
         self,
@@ -225,3 +227,9 @@ def _handler(name: str, terms: ExternalTerms) -> Callable[..., object]:
     hints = getattr(call, "__annotations__", {})
     runs.__annotations__ = {key: hint for key, hint in hints.items() if key != "return"}
     return runs
+
+
+def _checked_batch(batch: object, what: str) -> int:
+    if isinstance(batch, bool) or not isinstance(batch, int) or not 1 <= batch <= MOST_BATCH:
+        raise BadDeclaration(f"{what}: batch={batch!r} is not a number from 1 to {MOST_BATCH:,}")
+    return batch

@@ -194,6 +194,11 @@ class Drawing:
         kind = self._registry.get(name)
         if kind.period is not None or not kind.has_rows or kind.schedule is not None:
             raise BadFlow(f"kind {name!r} runs by itself; a node must be a task, flow or external")
+        if kind.lane is not None:
+            raise BadFlow(
+                f"kind {name!r} has lanes, and a node runs as soon as its slots are filled; "
+                "declare a kind without lane=, or enqueue a task of this one from a node"
+            )
         return kind
 
     def _put(self, draft: Draft) -> Node:

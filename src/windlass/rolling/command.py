@@ -162,10 +162,19 @@ def visit(
         typer.Option("--fresh", help="Do nothing if visited at most this long ago (10m)."),
     ] = None,
     timeout: Annotated[str, typer.Option("--timeout", help="Wait at most this long.")] = "30s",
+    soon: Annotated[
+        bool, typer.Option("--soon", help="Let a worker visit it soon; do not wait.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Visit one item now and wait for it. Exits with 1 if the visit failed."""
     loaded, rolling = _load(app, kind)
+    if soon:
+        with audit_log(loaded).record(Action.ROLLING_VISIT, kind, code=code, soon=True) as entry:
+            asked = rolling.visit_soon(code, fresh=fresh)
+            message = entry.says(f"visit of {code}: {asked}")
+        report(message, {"visit": asked}, as_json=as_json)
+        return
     with audit_log(loaded).record(Action.ROLLING_VISIT, kind, code=code) as entry:
         item = rolling.visit(code, fresh=fresh, timeout=timeout)
         entry.says(f"{code} was visited: {item.status}")

@@ -13,6 +13,7 @@ from windlass.rolling.model import Item, RollingDetail, RollingView
 from windlass.rolling.operate.freshness import histogram, view, views
 from windlass.rolling.operate.handle import Rolling
 from windlass.rolling.operate.item import items as page_of
+from windlass.value.period import VisitSoon
 from windlass.view.action import Action
 from windlass.view.listing import Listing
 from windlass.web.problem import problems
@@ -33,6 +34,13 @@ class VisitBody(RequestBody):
     code: Code
     fresh: Annotated[float, Field(ge=0, le=10 * 365 * 86_400)] | None = None
     timeout: Annotated[float, Field(gt=0, le=LONGEST_VISIT_SECONDS)] = 10.0
+
+
+class VisitSoonBody(RequestBody):
+    """Which item to visit soon, unless its last visit is at most `fresh` seconds ago."""
+
+    code: Code
+    fresh: Annotated[float, Field(ge=0, le=10 * 365 * 86_400)] | None = None
 
 
 class Codes(RequestBody):
@@ -100,6 +108,18 @@ def visit(kind: KindName, body: VisitBody, console: ReadyConsole, log: RequestLo
         found = handle.visit(body.code, fresh=fresh, timeout=timeout)
         entry.says(f"{body.code} was visited: {found.status}")
     return found
+
+
+@router.post("/rolling/{kind}/visit-soon", responses=problems(404))
+def visit_soon(
+    kind: KindName, body: VisitSoonBody, console: ReadyConsole, log: RequestLog
+) -> ActionResult:
+    """Have a worker visit one item soon; `changed` is 0 if it is asked for, or fresh, already."""
+    fresh = None if body.fresh is None else timedelta(seconds=body.fresh)
+    with log.record(Action.ROLLING_VISIT, kind, code=body.code, soon=True) as entry:
+        found = _handle(console, kind).visit_soon(body.code, fresh=fresh)
+        message = entry.says(f"visit of {body.code}: {found}")
+    return ActionResult(message=message, changed=int(found is VisitSoon.ASKED))
 
 
 @router.post("/rolling/{kind}/add", responses=problems(404))

@@ -1,7 +1,8 @@
-"""`windlass sweep list|show|split|start|failures|retry|audit`."""
+"""`windlass sweep list|show|split|start|failures|retry|visit|audit`."""
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
 import typer
@@ -32,9 +33,11 @@ from windlass.sweep.model import Progress, RoundView
 from windlass.sweep.operate.sweep import Sweep
 from windlass.value.duration import format_duration
 from windlass.value.rate import rate_text
+from windlass.value.status import Status
 from windlass.view.action import Action
 
 BAR = 30
+NUMBER = re.compile(r"-?\d{1,18}")
 ROUNDS_SHOWN = 5
 MOST_RANGES_DRAWN = 200
 # A UUID is shown whole.
@@ -156,6 +159,38 @@ def retry(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = Fal
         count = handle.retry_failures()
         message = entry.says(f"{counted(count, 'item')} of {sweep} run again")
     report(message, {"retried": count}, as_json=as_json)
+
+
+@cli.command()
+def visit(
+    sweep: SweepArgument,
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Its key; digits are a number.")],
+    app: AppOption = None,
+    fresh: Annotated[
+        str | None, typer.Option("--fresh", help="Do nothing if done at most this long ago (10m).")
+    ] = None,
+    timeout: Annotated[str, typer.Option("--timeout", help="Wait at most this long.")] = "30s",
+    soon: Annotated[
+        bool, typer.Option("--soon", help="Let a worker visit it soon; do not wait.")
+    ] = False,
+    is_text: Annotated[
+        bool, typer.Option("--text", help="The key is text, although it has digits only.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Visit one key now and wait for it. Exits with 1 if the visit failed."""
+    loaded, handle = _load(app, sweep)
+    known: Key = key if is_text or not NUMBER.fullmatch(key) else int(key)
+    with audit_log(loaded).record(Action.SWEEP_VISIT, sweep, key=key, soon=soon) as entry:
+        if soon:
+            asked = handle.visit_soon(known, fresh=fresh)
+            report(entry.says(f"visit of {key}: {asked}"), {"visit": asked}, as_json=as_json)
+            return
+        found = handle.visit(known, fresh=fresh, timeout=timeout)
+        message = entry.says(f"{key} was visited: {found.status}")
+    report(message, plain(found), as_json=as_json)
+    if found.status is Status.FAILED:
+        raise typer.Exit(1)
 
 
 @cli.command()

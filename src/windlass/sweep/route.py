@@ -1,15 +1,17 @@
-"""Sweeps over HTTP: progress, ranges, rounds and failed items; split, start and retry."""
+"""Sweeps over HTTP: progress, ranges, rounds and failed items; split, start, retry and visit."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
 from windlass.sweep.declare import MOST_RANGES
-from windlass.sweep.model import Progress, RoundView, SetAside
+from windlass.sweep.model import Progress, RoundView, SetAside, SweepVisit
 from windlass.sweep.operate.sweep import Sweep
+from windlass.value.period import VisitSoon
 from windlass.view.action import Action
 from windlass.view.audit import Audit
 from windlass.web.problem import problems
@@ -20,6 +22,7 @@ router = APIRouter(tags=["sweeps"])
 one = APIRouter(prefix="/sweeps/{kind}", responses=problems(404))
 
 MOST_FAILURES = 1_000
+LONGEST_VISIT_SECONDS = 30.0
 Limit = Annotated[int, Query(ge=1, le=MOST_FAILURES)]
 Summary = answer(list[Progress], name="ProgressSummary", without=("ranges", "history"))
 
@@ -40,6 +43,31 @@ class RetryItems(RequestBody):
         ]
         | None
     ) = None
+
+
+KeyPart = int | Annotated[str, Field(max_length=1_000)]
+
+
+class VisitKeySoon(RequestBody):
+    """Which key to visit, unless it was done at most `fresh` seconds ago."""
+
+    key: KeyPart | Annotated[list[KeyPart], Field(min_length=1, max_length=16)]
+    fresh: Annotated[float, Field(ge=0, le=10 * 365 * 86_400)] | None = None
+
+    @property
+    def source_key(self) -> Any:
+        """The key as sources have it."""
+        return tuple(self.key) if isinstance(self.key, list) else self.key
+
+    @property
+    def fresh_for(self) -> timedelta | None:
+        return None if self.fresh is None else timedelta(seconds=self.fresh)
+
+
+class VisitKey(VisitKeySoon):
+    """Which key to visit now, and for how many seconds to wait."""
+
+    timeout: Annotated[float, Field(gt=0, le=LONGEST_VISIT_SECONDS)] = 10.0
 
 
 def _handle(kind: KindName, console: ReadyConsole) -> Sweep[..., Any]:
@@ -106,6 +134,25 @@ def retry(handle: Handle, body: RetryItems, console: ReadyConsole, log: RequestL
         count = console.app.sweeps.ask_retry(console.app.registry.get(kind), keys=body.keys)
         message = entry.says(f"{count:,} items of {kind} run again")
     return ActionResult(message=message, changed=count)
+
+
+@one.post("/visit", responses=problems(409), response_model=answer(SweepVisit))
+def visit(handle: Handle, body: VisitKey, log: RequestLog) -> SweepVisit:
+    """Visit one key now and wait for it; 409 if it takes longer than `timeout`."""
+    timeout = max(timedelta(seconds=body.timeout), timedelta.resolution)
+    with log.record(Action.SWEEP_VISIT, handle.kind, key=body.key) as entry:
+        found = handle.visit(body.source_key, fresh=body.fresh_for, timeout=timeout)
+        entry.says(f"{body.key} was visited: {found.status}")
+    return found
+
+
+@one.post("/visit-soon")
+def visit_soon(handle: Handle, body: VisitKeySoon, log: RequestLog) -> ActionResult:
+    """Have a worker visit one key soon; `changed` is 0 if it is asked for, or fresh, already."""
+    with log.record(Action.SWEEP_VISIT, handle.kind, key=body.key, soon=True) as entry:
+        found = handle.visit_soon(body.source_key, fresh=body.fresh_for)
+        message = entry.says(f"visit of {body.key}: {found}")
+    return ActionResult(message=message, changed=int(found is VisitSoon.ASKED))
 
 
 router.include_router(one)

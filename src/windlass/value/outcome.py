@@ -15,10 +15,11 @@ from typing import ClassVar, NamedTuple, assert_never
 import msgspec
 from msgspec.structs import replace
 
-from windlass.errors import Cancel, Retry, Snooze
+from windlass.errors import Cancel, Overloaded, Retry, Snooze
 from windlass.frame import users_frames
 from windlass.value.cron import Schedule, read_turn
-from windlass.value.duration import parse_duration
+from windlass.value.duration import Duration, parse_duration
+from windlass.value.load.overload import delay_after, overload_in
 from windlass.value.period import HURRIED, Period, remark_of
 from windlass.value.status import Status, may_become
 from windlass.value.task import Claimed, Terms
@@ -87,6 +88,8 @@ class Snoozed:
     """The handler postponed its task by `delay` microseconds."""
 
     delay: int
+    # What the handler calls is overloaded, and says why.
+    overload: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +169,10 @@ def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> O
         case Misfit():
             # Not the fault of what the handler calls, so its breaker need not open.
             return Retried(MISFIT_DELAY, *describe(error), is_answer=True)
+        case Overloaded():
+            return _overloaded(error, error.retry_after, random)
+    if terms.heeds_http and (overload := overload_in(error)) is not None:
+        return _overloaded(error, overload.retry_after, random)
     text, trace = describe(error)
     if not terms.retry.allows(error, tries=tries):
         if isinstance(error, Retry):
@@ -174,6 +181,11 @@ def judge(error: BaseException, terms: Terms, *, tries: int, random: float) -> O
     if isinstance(error, Retry) and error.after is not None:
         return Retried(parse_duration(error.after, what="Retry", zero=True), text, trace)
     return Retried(terms.retry.delay(error, tries=tries, random=random), text, trace)
+
+
+def _overloaded(error: BaseException, retry_after: Duration | None, random: float) -> Snoozed:
+    delay = delay_after(retry_after, random=random)
+    return Snoozed(delay, overload=describe(error)[0])
 
 
 def describe(error: BaseException) -> tuple[str, str]:
@@ -220,7 +232,10 @@ def _settled(
             is_visit = turns and terms.period is not None
             return replace(change, last_status=Status.FAILED) if is_visit else change
         case Snoozed():
+            # A row that has turns keeps the remark of its last one.
             change = _unfinished(task, now + outcome.delay)
+            if outcome.overload is not None and not turns:
+                change = replace(change, finished_at=now, remark=outcome.overload)
             # The run ended normally: workers that were lost before no longer count.
             return replace(change, attempt=task.attempt - 1 - task.lost, lost=0)
         case Succeeded() | Failed() | Cancelled():

@@ -7,9 +7,11 @@ for the next tick: a worker takes only rows that were due at the last tick.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 import msgspec
 
+from windlass.clock import SECOND
 from windlass.errors import BadSchedule
 from windlass.value.cron import MINUTE, Schedule
 from windlass.value.duration import Duration, parse_duration
@@ -117,3 +119,22 @@ def remark_of(result: str | None) -> str | None:
     if result is None:
         return None
     return msgspec.json.decode(result, type=str) if result.startswith('"') else result
+
+
+class VisitSoon(StrEnum):
+    """What became of a visit that was asked for without waiting."""
+
+    # A worker runs it soon.
+    ASKED = "asked"
+    # It was asked for before, or runs.
+    PENDING = "pending"
+    # It was done at most `fresh` ago.
+    FRESH = "fresh"
+    # Too many visits wait; ask again later.
+    FULL = "full"
+
+
+def is_fresh(at: int | None, fresh: int, now: int) -> bool:
+    """Whether what was done `at` is at most `fresh` ago; all in microseconds."""
+    # If it is in the future, the clock stepped back since, and its age is not known.
+    return at is not None and now - fresh <= at <= now + SECOND

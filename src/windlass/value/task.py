@@ -23,6 +23,9 @@ LONGEST_KEY = 255
 # Counting stops above this.
 COUNTED_EXACTLY = 10_000
 RESERVED = "windlass:"
+# Names of switches that no kind may have: of everything, and of groups by their names.
+EVERYTHING = "*"
+GROUP = "group:"
 PRIORITIES = range(-32_768, 32_768)
 
 
@@ -32,6 +35,7 @@ class Call(NamedTuple):
     args: tuple[object, ...]
     kwargs: Mapping[str, object]
     key: str | None
+    lane: str | None = None
 
 
 class NewTask(msgspec.Struct, frozen=True, gc=False):
@@ -45,6 +49,13 @@ class NewTask(msgspec.Struct, frozen=True, gc=False):
     due_at: int
     payload: str
     created_at: int
+
+
+class NewLaneTask(NewTask, frozen=True, gc=False):
+    """A row of a lane to insert."""
+
+    lane: str
+    lane_place: int
 
 
 class NewNode(msgspec.Struct, frozen=True, gc=False):
@@ -121,6 +132,7 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=False):
     finished_at: Moment | None
     last_status: Status | None
     remark: str | None
+    lane: str | None
     payload: JsonText
     result: JsonText | None
 
@@ -150,6 +162,7 @@ class TaskFilter:
     kind: str | None = None
     status: Status | None = None
     key: str | None = None
+    lane: str | None = None
     before: int | None = None
     created_after: Moment | None = None
     created_before: Moment | None = None
@@ -208,6 +221,8 @@ class Terms:
     schedule: Schedule | None = None
     period: Period | None = None
     priority: int = 0
+    # Whether HTTP answers 429 and 503 say that the other side is overloaded.
+    heeds_http: bool = False
 
 
 class LogLine(msgspec.Struct, frozen=True):

@@ -42,6 +42,7 @@ class Action(StrEnum):
     SWEEP_RETRY = "sweep.retry"
     SWEEP_SPLIT = "sweep.split"
     SWEEP_START = "sweep.start"
+    SWEEP_VISIT = "sweep.visit"
     SWITCH_CLOSE_BREAKER = "switch.close_breaker"
     SWITCH_PAUSE = "switch.pause"
     SWITCH_RESUME = "switch.resume"

@@ -11,8 +11,8 @@ from itertools import count
 
 from windlass.core.alert.model import SEVERITIES, Severity, Trouble
 from windlass.errors import BadInput
+from windlass.value.calendar.window import Window, parse_window
 from windlass.value.duration import Duration, parse_duration
-from windlass.value.window import Window, parse_window
 from windlass.watch.channel.base import Sender
 from windlass.watch.channel.choose import sender_of
 

@@ -42,6 +42,8 @@ class KindStatus:
     reason: str | None
     who: str | None
     since: Moment | None
+    until: Moment | None
+    group: str | None
     opens_at: Moment | None
     probe_at: Moment | None
     rate: str | None
@@ -63,9 +65,12 @@ class DeclaredView:
     timeout: str | None
     rate: str | None
     window: str | None
+    group: str | None
     concurrency: int | None
+    total_concurrency: int | None
     priority: int
     breaker: str | None
+    downstreams: list[str]
 
 
 @dataclass(frozen=True)

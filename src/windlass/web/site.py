@@ -39,6 +39,7 @@ ROUTES = (
     "windlass.ledger.route.ledger",
     "windlass.ledger.route.movement",
     "windlass.operate.switch.route",
+    "windlass.operate.downstream.route",
     "windlass.watch.promise.route",
     "windlass.operate.token.route",
     "windlass.watch.route",

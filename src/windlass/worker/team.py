@@ -16,6 +16,7 @@ from windlass.core.cron.discover import Belongs
 from windlass.core.ring.member import connect
 from windlass.core.run.ready import Budget
 from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.home import homes_of
 from windlass.core.shard.shard import OUTAGES, Shard
 from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.database.database import first_line
@@ -196,7 +197,8 @@ class Team:
             partial(where_cron, self._fleet, shard),
             partial(is_home, self._fleet, shard),
         )
-        return Worker(shard, self._registry, self._kinds, self._settings, among=among)
+        homes = homes_of(self._fleet, shard, self._kinds.values())
+        return Worker(shard, self._registry, self._kinds, self._settings, among=among, homes=homes)
 
     async def _until_stopped(self, serving: Sequence[asyncio.Task[None]]) -> None:
         while not all(task.done() for task in serving):

@@ -18,7 +18,12 @@ from windlass.core.fetch.claim import Claims, OneClaim, Only
 from windlass.core.fetch.fetcher import Fetcher, HandOff
 from windlass.core.fetch.owner import OwnersRead
 from windlass.core.finish.finish import Finish
-from windlass.core.limit.gate import Breakers, Gate, Rates
+from windlass.core.limit.adapt.adapter import Adapter
+from windlass.core.limit.gate import NOWHERE, Breakers, Gate, Rates
+from windlass.core.limit.permit.account import Permits
+from windlass.core.limit.permit.guest import Place
+from windlass.core.limit.permit.pools import make_limits
+from windlass.core.limit.permit.store import MIGRATION as PERMITS
 from windlass.core.limit.switch import Switchboard
 from windlass.core.loop import Loop
 from windlass.core.maintenance import Maintenance
@@ -28,8 +33,10 @@ from windlass.core.ring.member import connect
 from windlass.core.ring.ring import Mark, Ring
 from windlass.core.ring.store import Kinds
 from windlass.core.run.in_flight import InFlight
-from windlass.core.run.ready import Budget
-from windlass.core.run.runner import Coroutines, Threads, Watch
+from windlass.core.run.permit import Pool
+from windlass.core.run.ready import Budget, has_limits
+from windlass.core.run.runner import Coroutines, Pacer, Threads, Watch
+from windlass.core.run.trip import Trip
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind, Registry
 from windlass.core.wake.bell import listener_of
@@ -70,6 +77,18 @@ class Among:
     is_home: Callable[[Kind], bool]
 
 
+@dataclass(frozen=True)
+class OwnRow:
+    """The row of a worker, which holds its permits; a late heartbeat stops all runs anyway."""
+
+    worker: Worker
+    good_until = float("inf")
+
+    @property
+    def id(self) -> int:
+        return self.worker.in_flight.owner or 0
+
+
 LOOK_SECONDS = 0.02
 # A worker that ends when nothing is due is guarded after this time: it mostly ends before.
 GUARD_SECONDS = 1.0
@@ -89,6 +108,7 @@ class Worker:
         *,
         only: Only | None = None,
         among: Among | None = None,
+        homes: Mapping[str, Place] = NOWHERE,
     ) -> None:
         # A team calls the hooks itself; a worker for one row or one retry has none.
         is_helper = among is not None or only is not None or settings.only_asked
@@ -110,11 +130,13 @@ class Worker:
         site = Site.at(shard, registry)
         site = site if among is None else site._replace(is_home=among.is_home)
         self.in_flight = self._make_in_flight()
+        self.pacer = Pacer(self.in_flight, plan_again=lambda: self.gate.plan_again())
         self.coroutines = Coroutines(self.in_flight)
         self.threads = Threads(self.in_flight)
-        rates = Rates(shard.database, share=1.0 if among is None else among.share)
-        breakers = Breakers(shard.database, shard.clock, shard.numbers, worker=lambda: self.id)
-        self.gate = Gate(self.in_flight, rates, breakers)
+        self._homes = homes
+        self.permits: Permits | None = None
+        self.adapter: Adapter | None = None
+        self.gate = self._make_gate()
         self.ring = Ring(
             site,
             self.in_flight,
@@ -132,10 +154,10 @@ class Worker:
         self._site = site = site._replace(hand_off=self.hand_off)
         for load in self.in_flight.loads.values():
             load.site = site
-        self.finish = Finish(site, self.in_flight, breakers=breakers)
+        self.finish = Finish(site, self.gate)
         self.heartbeat = self._make_heartbeat()
         self.fetcher = Fetcher(site, self._claims(), self.in_flight)
-        self.switchboard = Switchboard(site, self.gate, opened=self.fetcher.look_now)
+        self.switchboard = self._make_switchboard()
         self.face_loops: list[FaceLoop] = [] if only is not None else self._make_face_loops()
 
     async def run(self) -> None:
@@ -151,7 +173,7 @@ class Worker:
             if meter is not None:
                 meter.ended(self)
             # However it ended: nothing beats for it any more.
-            self.heartbeat.let_go()
+            self.heartbeat.end()
             if hooks is not None and hooks.stops:
                 await hooks.stop()
 
@@ -263,7 +285,58 @@ class Worker:
             on_queued=self._on_queued,
             on_ended=lambda: self.finish.wake(),
             on_hungry=lambda: self.fetcher.wake_hungry(),
+            on_planned=lambda: self.pacer.wake(),
         )
+
+    def _make_gate(self) -> Gate:
+        shard, homes, among = self._shard, self._homes, self._among
+        pools: dict[str, Pool] = {}
+        trips: dict[str, Trip] = {}
+        if has_limits(self.in_flight.loads.values()):
+            pools, trips, self.permits = make_limits(
+                self.in_flight.loads.values(),
+                shard.database,
+                OwnRow(self),
+                homes=homes,
+                dead_after=self._settings.dead_after,
+                gained=self._gained,
+                freed=self._freed,
+            )
+        if any(each.adapt for kind in self._kinds.values() for each in kind.downstreams):
+            self.adapter = Adapter(self.in_flight, shard.database, homes=homes)
+        downstreams = {each for kind in self._kinds.values() for each in kind.downstreams}
+        rates = Rates(
+            shard.database,
+            share=1.0 if among is None else among.share,
+            homes=homes,
+            whole={each.name for each in downstreams},
+        )
+        breakers = Breakers(
+            shard.database, shard.clock, shard.numbers, worker=lambda: self.id, homes=homes
+        )
+        return Gate(self.in_flight, rates, breakers, pools, trips)
+
+    def _make_switchboard(self) -> Switchboard:
+        board = Switchboard(
+            self._site,
+            self.gate,
+            opened=self.fetcher.look_now,
+            homes=self._homes,
+            is_visit=self._only is not None,
+        )
+        self.gate.breakers.on_opened = board.wake
+        return board
+
+    def _gained(self) -> None:
+        """There are more permits: start what waits for them."""
+        self.in_flight.made_room()
+        self._freed()
+
+    def _freed(self) -> None:
+        """A permit is free that was lacking: look for a row that can use it."""
+        self.fetcher.wake()
+        for loop in self.face_loops:
+            loop.wake()
 
     def _make_heartbeat(self) -> Heartbeat:
         settings, takes_all = self._settings, self._only is None
@@ -346,12 +419,14 @@ class Worker:
     def _claims(self) -> Claims:
         settings = self._settings
         if self._only is not None:
+            (kind,) = self._kinds.values()
             return OneClaim(
                 self._site,
                 self._only,
+                self.gate,
+                kind=kind,
                 worker=lambda: self.id,
                 lease=settings.lease,
-                max_lost=max(kind.max_lost for kind in self._kinds.values()),
             )
         return OwnersRead(
             self._site,
@@ -368,13 +443,16 @@ class Worker:
 
     def _begin(self) -> None:
         database = self._shard.database
+        if self.permits is not None:
+            for account in self.permits.accounts:
+                account.database.schema.need(PERMITS, "downstream= and total_concurrency=")
         if self._only is None:
             shard = self._shard
             self._discover_crons()
             for face in shard.faces.in_use(shard.database, self._registry.kinds.values()).all:
                 if face.discover is not None:
                     face.discover(self._site)
-            self.switchboard.obey()
+        self.switchboard.obey()
         self.heartbeat.join_ring()
         if self._only is None and not self._settings.until_idle:
             if not database.schema.has(VERSION):
@@ -396,7 +474,12 @@ class Worker:
             Watch(self.in_flight, stop_if_lease_ended=self.heartbeat.stop_if_lease_ended),
             Mark(self._site, self.in_flight, lease=self._settings.lease),
             self.fetcher,
+            self.pacer,
         ]
+        if self.permits is not None:
+            loops.append(self.permits)
+        if self.adapter is not None:
+            loops.append(self.adapter)
         if self._only is None:
             loops += [self.switchboard, *self.face_loops]
         if not self._settings.until_idle:
@@ -501,6 +584,8 @@ class Worker:
             self.finish.flush_all()
             for each in self.face_loops:
                 each.release()
+            if self.permits is not None:
+                self.permits.release()
             self.heartbeat.leave("stopped")
             self.left_cleanly = True
         except Exception as problem:

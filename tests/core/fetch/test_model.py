@@ -516,7 +516,7 @@ def pick_from(things: Sequence[T], pick: int) -> T:
 
 
 def test_any_order_of_steps_leaves_the_rows_that_the_model_foretells(database_engine, database_url):
-    examples = 40 if database_engine == "sqlite" else 8
+    examples = 20 if database_engine == "sqlite" else 8
     walk(Store, database_engine, database_url, examples=examples, steps=50)
 
 

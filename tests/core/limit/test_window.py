@@ -10,7 +10,8 @@ from tests.core.run.working import listening, working
 from tests.table import count, task, tasks
 from tests.wait import eventually
 from windlass import App, BadWindow, Status
-from windlass.clock import from_datetime
+from windlass.clock import from_datetime, to_datetime
+from windlass.operate.switch import operate
 from windlass.value.outcome import Succeeded
 
 
@@ -299,3 +300,39 @@ def test_what_runs_when_the_window_closes_finishes_and_the_rest_is_given_back(ap
     rows = tasks(app, status=Status.WAITING)
     assert [(row["attempt"], row["due_at"]) for row in rows] == [(0, at) for at in due[1:]]
     assert count(app) == 4
+
+
+def test_a_window_of_past_dates_says_that_it_does_not_open_again(app):
+    @app.rolling(every="10d", window="2020-01-01 - 2020-01-31")
+    def stock(code: str) -> None: ...
+
+    @app.task(window="2020-01-01", within="1h")
+    def mail() -> None: ...
+
+    stock.add(["a"])
+    mail.enqueue()
+    app.drain()
+
+    held = operate.show(app.fleet, app.registry, app.clock, kind="mail")
+    assert held.held_back == "window closed, and it does not open again"
+    assert held.ahead.opens_at is None
+    assert stock.freshness().forecast is not None
+    promises = {each.kind: each.state for each in app.promises()}
+    assert promises["mail"] == "at risk"
+
+
+def test_a_day_that_is_off_holds_a_kind_and_the_next_day_lets_it_run(app, clock):
+    seen = []
+    today = to_datetime(clock.now()).date()
+
+    @app.task(window=f"00:00-24:00, not {today}")
+    def mail() -> None:
+        seen.append(1)
+
+    mail.enqueue()
+    app.drain()
+    assert seen == []
+
+    clock.forward("1d")
+    app.drain()
+    assert seen == [1]

@@ -135,6 +135,18 @@ def test_all_workers_of_a_process_have_one_guard_which_ends_with_the_last_of_the
     assert [event.fields["pid"] for event in events if event.name == "guard.started"] == [pid]
 
 
+def test_a_heartbeat_that_hung_while_its_worker_ended_starts_no_guard(app, ward_of, events):
+    hand, ward = Hand(app), ward_of()
+    tell(ward, hand, row(app, hand).lease_until)
+    ward.end()
+
+    tell(ward, hand, row(app, hand).lease_until)
+
+    assert ward.slot is None
+    assert SHARED._helper is None
+    assert [event.name for event in events if event.name.startswith("guard")] == ["guard.started"]
+
+
 def test_a_guard_tells_at_once_that_it_cannot_connect_and_no_password_is_seen(app, events):
     broken = Database(f"postgresql://someone:s3cret@127.0.0.1:{free_port()}/nothing")
     ward = Ward(broken, beat_seconds=BEAT, patience=0.0)

@@ -20,7 +20,8 @@ from windlass.database.schema import offer, worker
 
 @pytest.fixture
 def app(server_url):
-    app = App(server_url, dead_after="2s")
+    # A mate never leaves: the guard of this process would keep it alive after its test.
+    app = App(server_url, dead_after="2s", guard=False)
 
     @app.task(keep="1h")
     async def step() -> None: ...

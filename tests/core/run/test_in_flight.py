@@ -5,11 +5,12 @@ import time
 import msgspec
 import pytest
 
+from tests.wait import eventually
 from windlass.core.run.in_flight import InFlight
-from windlass.core.run.ready import State
+from windlass.core.run.ready import MOST_PLANNED, State
 from windlass.core.task.kind import Options, make_kind
 from windlass.sweep.engine.range_runner import ItemRun
-from windlass.value.outcome import Failed, Succeeded
+from windlass.value.outcome import SUCCESS, Failed, Succeeded
 from windlass.value.task import Claimed
 
 
@@ -323,11 +324,51 @@ def test_what_has_a_rate_starts_before_what_has_none():
 
 def test_there_is_no_room_for_more_of_a_kind_with_a_rate_while_some_of_it_wait():
     hold = hold_of(kind("z", rate="10/s"), concurrency=10)
-    assert hold.capacity.room().kinds["z"] == 10
+    assert hold.capacity.room().kinds["z"] == MOST_PLANNED
 
     hold.add([claimed(1, "z")])
 
     assert "z" not in hold.capacity.room().kinds
+
+
+def test_planned_runs_wait_for_their_moments_and_take_no_room_from_other_kinds():
+    hold = hold_of(kind("z", rate="10/s"), kind("a"), concurrency=10)
+    later = time.monotonic_ns() // 1_000 + 3_600_000_000
+
+    hold.add([claimed(1, "z"), claimed(2, "z")], starts={1: later, 2: 0})
+
+    assert hold.release_planned() == later
+    assert [run.number for run in hold.queues.syncs.queues[0, False, "z"]] == [2]
+    assert hold.capacity.room().kinds["a"] >= 9
+
+
+def test_a_run_that_cannot_start_at_its_moment_waits_for_another_one():
+    hold = hold_of(kind("z", rate="10/s", concurrency=1), concurrency=10)
+    soon = time.monotonic_ns() // 1_000 + 1_000
+    hold.add([claimed(1, "z"), claimed(2, "z"), claimed(3, "z")], starts={1: 0, 2: soon, 3: soon})
+    eventually(lambda: time.monotonic_ns() // 1_000 > soon)
+    load = hold.loads["z"]
+
+    hold.release_planned()
+
+    assert hold.lapsed(load) == (2, 0)
+    running = hold.advance(None, None, is_async=False)
+    hold.end(running, SUCCESS)
+    assert hold.lapsed(load) == (2, 1)
+    assert hold.plan_again(load, [time.monotonic_ns() // 1_000]) == 1
+    hold.release_planned()
+    assert hold.advance(None, None, is_async=False).number == 2
+
+
+def test_planned_runs_are_dropped_with_the_others():
+    hold = hold_of(kind("z", rate="10/s"), concurrency=10)
+    later = time.monotonic_ns() // 1_000 + 3_600_000_000
+    hold.add([claimed(1, "z")], starts={1: later})
+
+    assert [task.id for task in hold.take_back("z")] == [1]
+
+    assert hold.is_empty
+    assert (hold.loads["z"].queued, hold.loads["z"].planned) == (0, 0)
 
 
 class Keeper:

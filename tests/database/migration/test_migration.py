@@ -1,7 +1,6 @@
 """Migrations: older code goes on, a cut one continues, and there is a way back."""
 
 import sqlite3
-import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager, nullcontext
@@ -11,6 +10,7 @@ import pytest
 from sqlalchemy import Engine, event, text
 
 from tests.database.migration.next_release import ADDS, AFTER_NEXT, DROPS, NEXT, next_release
+from tests.spawn import run_forked
 from windlass import App, SchemaMismatch, Status
 from windlass.database import migrate, version
 from windlass.database.database import Database
@@ -315,7 +315,7 @@ def test_killing_the_process_after_any_statement_loses_nothing(
     for statements in count(1):
         command = [sys.executable, "-c", CHILD, empty_database_url]
         command += [str(adding._folder), str(statements)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        done = run_forked(command, check=False)
         assert done.returncode in (0, 9), done.stderr
         if done.returncode == 0:
             break

@@ -13,6 +13,7 @@ from sqlalchemy import text
 
 from tests.database.migration.conftest import RELEASE, ROOT, run
 from tests.database.migration.next_release import ADDS, NEXT, next_release
+from tests.spawn import Forked, run_forked
 from tests.wait import eventually
 from windlass import __version__
 from windlass.database import migrate
@@ -37,8 +38,11 @@ class Shop:
         return {**os.environ, **told}
 
     def python(self, package: Path, *arguments: str) -> str:
-        environment = self.environment(package)
-        return run(sys.executable, *arguments, env=environment, cwd=self._folder)
+        command = (sys.executable, *arguments)
+        given = {"env": self.environment(package), "cwd": self._folder}
+        if package == TODAY:
+            return run_forked(command, **given).stdout
+        return run(*command, **given)
 
     def add(self, package: Path, begin: int, end: int) -> None:
         self.python(package, "-m", "shared_shop", str(begin), str(end))
@@ -52,7 +56,8 @@ class Shop:
         log = self._folder / f"{package.parent.name}.log"
         command = [sys.executable, "-m", "windlass", "worker", "shared_shop:app"]
         with log.open("w") as output:
-            process = subprocess.Popen(
+            start = Forked if package == TODAY else subprocess.Popen
+            process = start(
                 [*command, "--concurrency", "4"],
                 env=self.environment(package),
                 cwd=self._folder,

@@ -41,6 +41,36 @@ def test_a_killed_worker_loses_nothing_and_others_take_over(crew):
     assert {number for number, row in rows.items() if begun[number] > row.attempt + 1} == set()
 
 
+LANES = 12
+ROWS_OF_A_LANE = 25
+
+
+@pytest.mark.mostly("postgresql")
+def test_when_a_worker_is_killed_lanes_keep_their_order(crew):
+    workers = crew.start_many(3, "--concurrency", "20")
+    calls = [
+        {"seconds": 0.01 if row % 5 else 0.4, "lane": f"lane-{lane}"}
+        for row in range(ROWS_OF_A_LANE)
+        for lane in range(LANES)
+    ]
+    ids = ids_of(crew.jobs.queued.enqueue_many(calls))
+    crew.wait_busy()
+
+    workers[0].kill()
+    crew.wait_done(ids)
+
+    effects = crew.effects.all()
+    for lane in range(LANES):
+        rows = ids[lane::LANES]
+        ended = [effect.task_id for effect in effects if effect.what == "end"]
+        order = [number for number in dict.fromkeys(ended) if number in set(rows)]
+        assert order == rows
+        begun = [(effect.task_id, effect.what) for effect in effects if effect.task_id in set(rows)]
+        # A row begins again only if its worker died, and nothing of its lane began meanwhile.
+        places = [rows.index(number) for number, what in begun if what == "begin"]
+        assert places == sorted(places)
+
+
 @pytest.mark.slow
 def test_a_whole_crew_that_was_killed_is_replaced_without_loss(crew):
     first = crew.start_many(2, "--concurrency", "20")

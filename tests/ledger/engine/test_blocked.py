@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import pytest
 from sqlalchemy import create_engine, text
 
+from tests.spawn import Forked
 from tests.wait import eventually
 from windlass.errors import Blocked, DatabaseUnavailable
 from windlass.ledger import Ledger
@@ -109,9 +110,7 @@ Ledger(sys.argv[1]).void("order-1")
 def test_a_stopped_process_does_not_hold_its_rows_forever(ledger, database_url):
     ledger.restock("delivery-1", {"bolt": 10})
     ledger.deduct("order-1", {"bolt": 1})
-    stopped = subprocess.Popen(
-        [sys.executable, "-c", STOPPED, database_url], stdout=subprocess.PIPE
-    )
+    stopped = Forked([sys.executable, "-c", STOPPED, database_url], stdout=subprocess.PIPE)
     try:
         assert stopped.stdout is not None
         assert stopped.stdout.readline() == b"stopped\n"

@@ -1,6 +1,7 @@
 """`windlass pause|resume|set`, and what `windlass status` says of why a kind runs or does not."""
 
 import getpass
+import io
 import re
 from contextlib import closing
 
@@ -92,9 +93,12 @@ def test_pause_as_json_is_the_switch(windlass, each_depot):
     assert found.pop("since").startswith("2026-01-01T00:00:30")
     assert found == {
         "kind": "stock",
+        "group": None,
         "off": True,
         "reason": "server move",
         "who": "ada",
+        "until": None,
+        "paused_by": ["stock"],
         "window": None,
         "rate": None,
         "concurrency": None,
@@ -265,7 +269,12 @@ def test_a_kind_that_is_not_declared_is_refused(windlass, depot, arguments):
 
 @pytest.mark.parametrize(
     "arguments",
-    [["pause"], ["resume"], ["set"], ["pause", "stock", "price"], ["set", "stock", "5"]],
+    [
+        ["set"],
+        ["pause", "stock", "--group", "night"],
+        ["pause", "stock", "price"],
+        ["set", "stock", "5"],
+    ],
 )
 def test_what_is_missing_or_too_much_is_a_usage_error(windlass, depot, arguments):
     answer = windlass(*arguments)
@@ -457,3 +466,91 @@ def test_in_any_terminal_the_reason_can_be_read_and_nothing_is_lost(
     assert sum(line.startswith("stock ") for line in lines) == (2 if columns == 80 else 1)
     for word in ("kind", "why", "waiting", "due", "running", "failed", "done 1h", "average"):
         assert word in answer.out
+
+
+# Groups, everything and ends
+
+
+@pytest.fixture
+def sale(depot):
+    """The depot with a kind in a group."""
+
+    @depot.app.task(group="sale")
+    def discount() -> None: ...
+
+    return depot
+
+
+def test_pause_of_everything_asks_first(windlass, sale, monkeypatch):
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+
+    answer = windlass("pause")
+
+    assert answer.code == 1
+    assert "Pause everything (4 kinds)?" in answer.err
+    assert "nothing was paused" in answer.err
+    assert count(sale.app, switch) == 0
+
+
+def test_pause_of_everything_does_not_ask_with_yes(windlass, sale, line):
+    answer = windlass("pause", "--yes", "--who", "ada", "--until", "06:00")
+
+    assert (answer.code, answer.out) == (0, "✓ everything is paused until 06:00 UTC\n")
+    assert "everything paused by ada until 06:00 UTC" in line("stock")
+    assert windlass("resume").out == "✓ everything is resumed\n"
+    assert "paused" not in line("stock")
+
+
+def test_a_group_is_paused_by_its_name_and_what_stays_paused_is_told(windlass, sale):
+    windlass("pause", "stock")
+    assert windlass("pause", "--group", "sale").out == "✓ group sale is paused\n"
+
+    answer = windlass("resume", "--group", "sale")
+
+    assert answer.out == "✓ group sale is resumed; still paused: stock\n"
+
+
+def test_a_kind_that_is_resumed_says_what_still_holds_it(windlass, sale):
+    windlass("pause", "--group", "sale", "--who", "ada", "--until", "2026-01-05 04:00")
+
+    answer = windlass("resume", "discount")
+
+    assert answer.out == (
+        "✓ discount is resumed; group sale paused by ada until 2026-01-05 04:00 UTC\n"
+    )
+
+
+def test_a_pause_of_a_group_as_json_is_its_switch(windlass, sale):
+    found = windlass("pause", "--group", "sale", "--who", "ada", "--until", "06:00", "--json").json
+
+    assert found.pop("since").startswith("2026-01-01T00:00:30")
+    assert found.pop("until").startswith("2026-01-01T06:00:00")
+    assert found.pop("held_back") == "group sale paused by ada until 06:00 UTC"
+    assert found == {
+        "name": "group:sale",
+        "group": "sale",
+        "kinds": ["discount"],
+        "off": True,
+        "reason": None,
+        "who": "ada",
+    }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "problem"),
+    [
+        (["pause", "--group", "sal"], 1, "group 'sal' is not known; groups: sale"),
+        (["resume", "--group", "sal"], 1, "group 'sal' is not known; groups: sale"),
+        (["pause", "stock", "--group", "sale"], 2, "give the kind 'stock' or --group 'sale'"),
+        (["pause", "stock", "--until", "soon"], 2, "until='soon' cannot be read"),
+        (["pause", "stock", "--until", "2000-01-01"], 1, "until='2000-01-01' has passed"),
+        (["set", "stock", "--window", "not 2026-02-30"], 2, "February 2026 has 28 days"),
+    ],
+)
+def test_pauses_that_cannot_be_are_refused(windlass, sale, arguments, code, problem):
+    answer = windlass(*arguments)
+
+    assert answer.code == code
+    assert problem in answer.err
+    assert is_one_line(answer)
+    assert count(sale.app, switch) == 0

@@ -42,6 +42,20 @@ def test_list_as_json_is_one_array_with_the_python_names(windlass, shop):
     assert datetime.fromisoformat(found["due_at"]).tzinfo is not None
 
 
+def test_the_lane_of_a_task_is_shown_and_lists_are_narrowed_by_it(windlass, shop):
+    ref = shop.send_mail.using(lane="tenant-7").enqueue("a@b.c")
+    shop.send_mail.using(lane="tenant-8").enqueue("a@b.c")
+    shop.send_mail.enqueue("a@b.c")
+
+    (found,) = windlass("task", "list", "--lane", "tenant-7", "--json").json
+    shown = windlass("task", "show", str(ref.id))
+    told = windlass("task", "show", str(ref.id), "--json").json
+
+    assert (found["id"], found["lane"]) == (ref.id, "tenant-7")
+    assert "tenant-7" in shown.out
+    assert told["lane"] == "tenant-7"
+
+
 def test_list_of_nothing_as_json_is_an_empty_array(windlass, shop):
     answer = windlass("task", "list", "--json")
 

@@ -125,6 +125,13 @@ def test_a_task_shows_its_arguments_and_errors_as_text(console, web_shop):
     assert console.client.get("/api/tasks/77").status_code == 404
 
 
+def test_a_task_shows_its_lane(console, web_shop):
+    ref = web_shop.send_mail.using(lane="tenant-7").enqueue("a")
+
+    assert console.get(f"tasks/{ref.id}")["task"]["lane"] == "tenant-7"
+    assert console.get("tasks")["items"][0]["lane"] == "tenant-7"
+
+
 def test_a_list_has_no_payloads(console, web_shop):
     web_shop.send_mail.enqueue("a@b.c")
 

@@ -15,7 +15,8 @@ PROMISES = ("promise at risk", "promise broken")
 
 @pytest.fixture
 def lookout(database_url):
-    with looking_out(database_url) as made:
+    # `drain` gives the worker that only seems to be there so long to take something.
+    with looking_out(database_url, dead_after="200ms") as made:
         yield made
 
 

@@ -6,9 +6,10 @@ import pytest
 
 from windlass import BadInput
 from windlass.clock import SECOND, to_datetime
+from windlass.core.limit.store import Switch
 from windlass.core.limit.switch import Setting
 from windlass.ring import assign
-from windlass.value.window import parse_window
+from windlass.value.calendar.window import parse_window
 from windlass.watch.promise.model.judge import (
     BacklogFacts,
     RoundFacts,
@@ -31,7 +32,8 @@ def pace(
 ) -> KindPace:
     found = {"measured": 10.0, "busy": 1_000.0, "is_pressed": True, "workers": 2, **facts}
     shown = None if window is None else parse_window(window)
-    return KindPace(setting=Setting(off, shown, rate, concurrency), is_broken=is_broken, **found)
+    pauses = (Switch("offer", off=True),) if off else ()
+    return KindPace(setting=Setting(pauses, shown, rate, concurrency), is_broken=is_broken, **found)
 
 
 def test_the_speed_is_what_was_measured_while_rows_wait():

@@ -9,12 +9,14 @@ import { useAction } from "../../part/toast";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
 import type { Switch } from ".";
+import { PauseDialog } from "./pause";
 
 export function SwitchActions({ row, isFull = false }: { row: Switch; isFull?: boolean }) {
   const { t } = useText();
   const { canAct } = useSession();
   const action = useAsk();
   const [isSetting, setSetting] = useState(false);
+  const [isPausing, setPausing] = useState(false);
   if (!canAct) return null;
   const isOpen = row.breaker !== "closed";
 
@@ -23,17 +25,6 @@ export function SwitchActions({ row, isFull = false }: { row: Switch; isFull?: b
     action.run(
       () => post("switches/{kind}/resume", { params }),
       () => t.switch.resumed(row.kind),
-    );
-  const pause = () =>
-    action.ask(
-      {
-        title: t.switch.pauseTitle(row.kind),
-        text: t.switch.pauseText,
-        action: t.switch.pause,
-        reason: true,
-      },
-      (reason) => post("switches/{kind}/pause", { params, body: { reason } }),
-      () => t.switch.paused(row.kind),
     );
   const closeBreaker = () =>
     action.ask(
@@ -57,9 +48,18 @@ export function SwitchActions({ row, isFull = false }: { row: Switch; isFull?: b
           {t.switch.resume}
         </Button>
       ) : (
-        <Button icon="pause" isBusy={action.isBusy} onClick={() => void pause()}>
+        <Button icon="pause" onClick={() => setPausing(true)}>
           {t.switch.pause}
         </Button>
+      )}
+      {isPausing && (
+        <PauseDialog
+          title={t.switch.pauseTitle(row.kind)}
+          text={t.switch.pauseText}
+          send={(body) => post("switches/{kind}/pause", { params, body })}
+          says={t.switch.paused(row.kind)}
+          onClose={() => setPausing(false)}
+        />
       )}
       {isSetting && <SetDialog row={row} onClose={() => setSetting(false)} />}
     </span>

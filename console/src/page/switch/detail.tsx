@@ -3,6 +3,7 @@ import type { Answer } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago, Card, Facts, Figure, Figures, Note, Page } from "../../part/basic";
 import { MinuteChart } from "../../part/picture/chart";
+import { WindowDays } from "../../part/picture/window";
 import { Faces } from "../../part/faces";
 import { pathOf, queryOf } from "../../route/address";
 import { Link } from "../../route/router";
@@ -50,6 +51,11 @@ function Full({ data, row }: { data: Detail; row: Switch | undefined }) {
           <Card title={t.overview.lastHour}>
             <MinuteChart minutes={data.minutes} label={t.overview.lastHour} />
           </Card>
+          {row?.ahead && (
+            <Card title={t.switch.ahead}>
+              <WindowDays ahead={row.ahead} />
+            </Card>
+          )}
           {kind.declared && <Declared declared={kind.declared} />}
         </div>
         <div className="side-column">{row && <Holds row={row} kind={kind} />}</div>
@@ -95,7 +101,11 @@ function Holds({ row, kind }: { row: Switch; kind: Kind }) {
           [t.switch.probe, <Ago key="probe" at={row.probe_at} />],
         ] as const)
       : []),
+    ...(row.group === null ? [] : ([[t.switch.group, row.group]] as const)),
     ...(row.off ? ([[t.common.reason, row.reason]] as const) : []),
+    ...(row.until === null
+      ? []
+      : ([[t.switch.resumes, <Ago key="until" at={row.until} />]] as const)),
     [t.switch.nextDue, <Ago key="next" at={kind.next_due_at} />],
   ] as const;
   return (
@@ -130,8 +140,10 @@ function Declared({ declared }: { declared: NonNullable<Kind["declared"]> }) {
     [t.switch.rate, declared.rate],
     [t.switch.window, declared.window],
     [t.switch.concurrency, declared.concurrency?.toString() ?? null],
+    [t.switch.total, declared.total_concurrency?.toString() ?? null],
     [t.field.priority, f.number(declared.priority)],
     [t.switch.breaker, declared.breaker],
+    [t.menu.downstreams, declared.downstreams.join(", ") || null],
   ] as const;
   return (
     <Card title={t.switch.declared}>

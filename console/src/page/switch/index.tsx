@@ -4,12 +4,14 @@ import { useLive } from "../../data/hook";
 import { Ago, Card, Page } from "../../part/basic";
 import { Find } from "../../part/control";
 import { Empty, Faces } from "../../part/faces";
+import { WindowStrip } from "../../part/picture/window";
 import { Badge } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { pathOf } from "../../route/address";
 import { useQuery } from "../../route/router";
 import { useText } from "../../text";
 import { SwitchActions } from "./act";
+import { PauseCard } from "./pause";
 
 export type Switch = Row<"switches">;
 
@@ -20,6 +22,7 @@ export function SwitchPage() {
   const text = (query.q ?? "").toLowerCase();
   return (
     <Page title={t.menu.switches} lead={t.switch.lead}>
+      <PauseCard />
       <div className="filters">
         <div className="filter-row">
           <Find name="q" label={t.switch.find} />
@@ -44,7 +47,15 @@ function Switches({ rows }: { rows: readonly Switch[] }) {
   const { t } = useText();
   if (rows.length === 0) return <Empty title={t.switch.noMatch} />;
   const columns: readonly Column<Switch>[] = [
-    { label: t.field.kind, render: (row) => <span className="name">{row.kind}</span> },
+    {
+      label: t.field.kind,
+      render: (row) => (
+        <span className="stack kind-cell">
+          <span className="name">{row.kind}</span>
+          {row.group !== null && <small className="group">{t.switch.groupNamed(row.group)}</small>}
+        </span>
+      ),
+    },
     {
       label: t.field.state,
       isWide: true,
@@ -62,8 +73,12 @@ function Switches({ rows }: { rows: readonly Switch[] }) {
     },
     {
       label: t.switch.window,
-      isNumber: true,
-      render: (row) => <Held value={row.holds.window} isSet={row.window !== null} />,
+      render: (row) => (
+        <span className="stack window-cell">
+          <Held value={row.holds.window} isSet={row.window !== null} />
+          {row.ahead && <WindowStrip ahead={row.ahead} />}
+        </span>
+      ),
     },
     {
       label: t.switch.concurrency,
@@ -100,15 +115,17 @@ function Held({ value, isSet }: { value: string | null; isSet: boolean }) {
 
 export function SwitchState({ row }: { row: Switch }) {
   const { t } = useText();
-  if (row.off) {
+  if (row.off || row.paused_by.length > 0) {
     return (
       <span className="inline">
         <Badge tone="warn" icon="pause">
           {t.switch.isPaused}
         </Badge>
-        <small>
-          {row.who} · <Ago at={row.since} />
-        </small>
+        {row.off && (
+          <small>
+            {row.who} · <Ago at={row.since} />
+          </small>
+        )}
       </span>
     );
   }

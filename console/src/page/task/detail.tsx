@@ -46,6 +46,16 @@ function Full({ data }: { data: Detail }) {
     ...(data.flow === null
       ? []
       : [[t.flow.flow, <RunLink key="flow" flow={data.flow} />] as const]),
+    ...(task.lane === null
+      ? []
+      : [
+          [
+            t.task.lane,
+            <span key="lane" className="name">
+              {task.lane}
+            </span>,
+          ] as const,
+        ]),
     [t.field.due, <Ago key="due" at={task.due_at} />],
     [t.field.attempt, f.number(task.attempt)],
     [t.task.lostLabel, f.number(task.lost)],

@@ -9,7 +9,7 @@ import { overview } from "./overview";
 import { ring } from "./ring";
 import { rolling } from "./rolling";
 import { sweep } from "./sweep";
-import { switch_ } from "./switch";
+import { downstream, switch_ } from "./switch";
 import { task } from "./task";
 import { token } from "./token";
 import { shared } from "./shared";
@@ -20,6 +20,7 @@ export const en = {
   alert,
   audit,
   control,
+  downstream,
   flow,
   ledger,
   overview,

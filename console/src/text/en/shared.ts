@@ -12,6 +12,7 @@ export const shared = {
     control: "Control",
     ledger: "Ledger",
     switches: "Switches",
+    downstreams: "Downstreams",
     ring: "Ring",
     audit: "Audit log",
     tokens: "Tokens",

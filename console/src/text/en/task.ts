@@ -5,6 +5,7 @@ export const task = {
   attemptOf: (attempt: number) => `attempt ${attempt}`,
   batch: "Batch",
   bucket: "Bucket",
+  lane: "Lane",
   bulkText: (which: string) => `This applies to every task that matches: ${which}.`,
   cancel: "Cancel",
   cancelAll: "Cancel all that match",

@@ -10,7 +10,7 @@ import { overview } from "./overview";
 import { ring } from "./ring";
 import { rolling } from "./rolling";
 import { sweep } from "./sweep";
-import { switch_ } from "./switch";
+import { downstream, switch_ } from "./switch";
 import { task } from "./task";
 import { token } from "./token";
 import { shared } from "./shared";
@@ -21,6 +21,7 @@ export const zh: Dictionary = {
   alert,
   audit,
   control,
+  downstream,
   flow,
   ledger,
   overview,

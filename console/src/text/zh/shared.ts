@@ -13,6 +13,7 @@ export const shared: typeof english = {
     control: "控制表",
     ledger: "库存账",
     switches: "开关",
+    downstreams: "下游",
     ring: "环",
     audit: "审计日志",
     tokens: "访问令牌",

@@ -7,6 +7,7 @@ export const task: Dictionary["task"] = {
   attemptOf: (attempt) => `第 ${attempt} 次尝试`,
   batch: "批次",
   bucket: "桶",
+  lane: "通道",
   bulkText: (which) => `将对所有符合条件的任务执行：${which}。`,
   cancel: "取消任务",
   cancelAll: "取消全部符合的任务",

@@ -12,7 +12,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from windlass.core.alert.model import LONGEST_TEXT, Trouble, cause_of
-from windlass.database.connection import has_tables
+from windlass.database.database import has_tables
 from windlass.database.schema import acknowledgement, alert, trouble
 
 # The migration that has the state of alerts.

@@ -10,6 +10,7 @@ dead waits for it; if this one is marked dead already, the transaction takes not
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +20,14 @@ from typing import Any, NamedTuple
 from msgspec.structs import replace
 
 from windlass.core.face import Site
+from windlass.core.fetch import lane
 from windlass.core.fetch import store as fetch_store
+from windlass.core.fetch.lane import LaneRow, LaneRules
 from windlass.core.fetch.store import Made
+from windlass.core.limit.gate import Gate
 from windlass.core.ring import store as ring_store
 from windlass.core.run.ready import Room
+from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Most, Stamp, Tier, stamped
@@ -46,8 +51,9 @@ class Taken:
     held_for: float | None = None
     # Whether rows of other owners are due, which those may offer at any moment.
     others_have_due: bool = False
-    # The rows that probe an open breaker.
+    # The rows that probe an open breaker, and the moments at which rows of rated kinds start.
     probes: set[int] = field(default_factory=set)
+    starts: dict[int, int] = field(default_factory=dict)
     # The kinds that may have more abandoned rows than there was room for.
     left: set[str] = field(default_factory=set)
 
@@ -77,6 +83,11 @@ class Claims:
     def help_again_in(self) -> float:
         """Seconds until `help` has something to do."""
         return float("inf")
+
+    @property
+    def has_busy_lanes(self) -> bool:
+        """Whether rows may start when an outcome of this worker is written."""
+        return False
 
 
 NOTHING: Mapping[str, int] = MappingProxyType({})
@@ -205,6 +216,32 @@ class Rows:
             lost=Made([], 0),
         )
 
+    def claim_lane_rows(self, rows: Sequence[LaneRow], stamp: Stamp) -> list[Claimed]:
+        """Claim rows of lanes that were just read."""
+        return self._database.write_as(
+            stamp.worker,
+            lambda connection: lane.claim_rows(connection, self._dialect, rows, stamp),
+            lost=[],
+        )
+
+    def claim_foreign_lanes(
+        self, rules: LaneRules, stamp: Stamp, *, owners: Collection[int], limit: int, after: int
+    ) -> tuple[list[Claimed], int]:
+        nothing: tuple[list[Claimed], int] = [], 0
+        return self._database.write_as(
+            stamp.worker,
+            lambda connection: lane.claim_foreign(
+                connection,
+                self._dialect,
+                rules,
+                stamp=stamp,
+                owners=owners,
+                limit=limit,
+                after=after,
+            ),
+            lost=nothing,
+        )
+
     def put_back(self, rows: Sequence[Claimed]) -> None:
         """Return claimed rows that have not started to the queue."""
         self._database.write(lambda connection: ring_store.put_back(connection, rows))
@@ -261,26 +298,44 @@ class Only(NamedTuple):
 
     task: int
     is_rested: bool = False
+    # It does not start later than this, on the monotonic clock.
+    deadline: float = float("inf")
 
 
 class OneClaim(Claims):
     """Takes one row, once, by a written claim."""
 
     def __init__(
-        self, site: Site, only: Only, *, worker: Callable[[], int], lease: int, max_lost: int
+        self,
+        site: Site,
+        only: Only,
+        gate: Gate,
+        *,
+        kind: Kind,
+        worker: Callable[[], int],
+        lease: int,
     ) -> None:
         self._site = site
         self._only = only
+        self._gate = gate
+        self._kind = kind
         self._worker = worker
         self._lease = lease
-        self._max_lost = max_lost
         self._has_tried = False
 
     def take(self, room: Room) -> Taken:
-        if self._has_tried:
+        if self._has_tried or time.monotonic() > self._only.deadline:
             return Taken()
+        name = self._kind.name
+        allowed = self._gate.allow(name, 1)
+        if not allowed.most:
+            # It waits for its moment or its permit; what else holds it back was said before.
+            return Taken(held_for=self._gate.seconds_until([name]))
         self._has_tried = True
         stamp = self._site.stamp(self._worker(), self._lease)
-        number, is_rested = self._only
+        number, is_rested, _ = self._only
         rows = Rows(self._site.database)
-        return Taken(rows.claim_one(number, stamp, max_lost=self._max_lost, is_rested=is_rested))
+        max_lost = self._kind.max_lost
+        taken = rows.claim_one(number, stamp, max_lost=max_lost, is_rested=is_rested)
+        self._gate.took(name, allowed, len(taken))
+        return Taken(taken, probes={row.id for row in taken if allowed.is_probe})

@@ -12,7 +12,7 @@ from windlass.core.fetch.claim import Claims, Taken
 from windlass.core.limit.gate import Gate
 from windlass.core.loop import Loop
 from windlass.core.ring.ring import Ring
-from windlass.core.run.in_flight import InFlight
+from windlass.core.run.in_flight import NO_STARTS, InFlight
 from windlass.core.run.ready import Room
 from windlass.database.dialect.base import Dialect, Executor
 from windlass.value.task import Claimed
@@ -86,7 +86,7 @@ class Fetcher(Loop):
             super().wake()
 
     def wake_hungry(self) -> None:
-        self._in_flight.is_hungry = False
+        self._in_flight.is_hungry = self._in_flight.waits_for_lanes = False
         self.wake()
 
     def _fetch(self) -> float:
@@ -105,12 +105,15 @@ class Fetcher(Loop):
                 self.idle.set()
             return min(LONGEST_PAUSE, self._claims.help_again_in)
         self._in_flight.is_hungry = bool(self._abandoned)
+        # Set before looking, for the same reason.
+        self._in_flight.waits_for_lanes = self._claims.has_busy_lanes
         self._in_flight.is_claiming = True
         try:
             taken = self._take(room)
             self._add(taken)
         finally:
             self._in_flight.is_claiming = False
+        self._in_flight.waits_for_lanes = self._claims.has_busy_lanes
         held_for = taken.held_for
         self.found_nothing = not taken.tasks
         if taken.tasks:
@@ -213,14 +216,20 @@ class Fetcher(Loop):
         for task in taken.poison:
             telemetry.emit("task.poison", task=task.id, kind=task.kind, lost=task.lost)
         if taken.tasks:
-            self._start(taken.tasks, probes=taken.probes)
+            self._start(taken.tasks, probes=taken.probes, starts=taken.starts)
             self._hand_off.forget(taken.tasks)
 
-    def _start(self, tasks: Sequence[Claimed], *, probes: Collection[int] = ()) -> None:
+    def _start(
+        self,
+        tasks: Sequence[Claimed],
+        *,
+        probes: Collection[int] = (),
+        starts: Mapping[int, int] = NO_STARTS,
+    ) -> None:
         refused: Mapping[int, Exception] = {}
         if any(task.flow_id is not None for task in tasks):
             tasks, refused = self._site.faces.resolve(self._site.database, tasks)
-        self._in_flight.add(tasks, probes=probes, refused=refused)
+        self._in_flight.add(tasks, probes=probes, refused=refused, starts=starts)
 
 
 PATIENCE = 5.0

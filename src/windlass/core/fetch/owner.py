@@ -17,14 +17,16 @@ from windlass.core.face import Site
 from windlass.core.fetch import store as fetch_store
 from windlass.core.fetch.claim import Claims, FailAsPoison, Rows, Taken, Triage
 from windlass.core.fetch.help import Offers
+from windlass.core.fetch.lane import LaneReader, LaneRules
 from windlass.core.limit.gate import Allowed, Gate
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.ring import Ring, Share
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Room
 from windlass.core.task.kind import Kind
+from windlass.core.task.store import lane as lane_store
 from windlass.database.connection import Connection
-from windlass.database.dialect.base import ENDLESS, Most, Stamp, Tier
+from windlass.database.dialect.base import ENDLESS, Most, Stamp, Tier, stamped
 from windlass.value.task import Claimed
 
 TAKE_AT_MOST = 1_000
@@ -44,6 +46,10 @@ BESIDE_CURSOR = 16
 OFFERS_FIRST = 4
 # The priority of all offers, below that of every own row.
 OFFERS = -(1 << 15) - 1
+# In place of a due time: the tier is all lanes of a kind.
+LANES = -1
+# Reading past the lanes of a kind to rows without one may take up to this part of the time.
+PAST_LANES = 0.05
 
 
 @dataclass(frozen=True)
@@ -184,6 +190,7 @@ class OwnersRead(Claims):
         self._on_news = on_news
         self._refused: set[str] = set()
         self._probes: set[int] = set()
+        self._starts: dict[int, int] = {}
         self._found_none: dict[str, float] = {}
         self._once = once
         self._due = DueRules(kinds, once_since=site.clock.now() if once else None)
@@ -196,6 +203,11 @@ class OwnersRead(Claims):
         self._share = ring.share
         self._asked_for_alone_at = 0.0
         self._offers_seen = 0
+        self._lanes: LaneReader | None = None
+        # The first tier of each kind with rows in lanes, and when to read its other rows again.
+        self._laned: dict[str, Tier] = {}
+        self._read_past: dict[str, float] = {}
+        self._foreign_lanes: dict[str, int] = {}
 
     def tend(self) -> bool:
         self._ring.settle()
@@ -203,6 +215,8 @@ class OwnersRead(Claims):
             # A breaker may be probed with rows of new buckets.
             self._share = self._ring.share
             self._reader.has_new_buckets()
+            self._start_lanes_over()
+            self._read_past.clear()
             self._looked_at = float("-inf")
             self._found_none.clear()
         return self._ring.is_settled
@@ -216,12 +230,18 @@ class OwnersRead(Claims):
             tasks = self._collect(room)
             held_for = self._gate.seconds_until(self._refused)
             if tasks or held_for is not None:
-                return Taken(tasks, held_for=held_for, probes=self._probes)
+                return self._taken(tasks, held_for)
+            if self.has_busy_lanes:
+                # The next row of a lane starts when the outcome of the last one is written.
+                look_in = self._looked_at + LOOK_AGAIN_AFTER - time.monotonic()
+                return Taken(next_due_in=max(0.0, look_in))
         tiers = self._look()
         tasks = self._collect(room)
         if not tasks and self._once:
             # Before a drain ends: a row that it ran may be due again, before its cursor.
             self._reader.forget()
+            self._start_lanes_over()
+            self._read_past.clear()
             self._tiers = list(tiers)
             refused = self._refused
             tasks = self._collect(room)
@@ -229,8 +249,11 @@ class OwnersRead(Claims):
             self._refused = refused if not tasks else self._refused
         held_for = self._gate.seconds_until(self._refused)
         if tasks:
-            return Taken(tasks, held_for=held_for, probes=self._probes)
+            return self._taken(tasks, held_for)
         return self._found_nothing([tier for tier in tiers if tier.kind in room.kinds], held_for)
+
+    def _taken(self, tasks: list[Claimed], held_for: float | None) -> Taken:
+        return Taken(tasks, held_for=held_for, probes=self._probes, starts=self._starts)
 
     def look_again(self) -> None:
         self._looked_at = float("-inf")
@@ -284,6 +307,14 @@ class OwnersRead(Claims):
             )
         return self._helper
 
+    @property
+    def has_busy_lanes(self) -> bool:
+        return self._lanes is not None and self._lanes.is_busy
+
+    def _start_lanes_over(self) -> None:
+        if self._lanes is not None:
+            self._lanes.start_over()
+
     def _found_nothing(self, tiers: list[Tier], held_for: float | None) -> Taken:
         now = self._clock.now()
         due = [
@@ -294,21 +325,25 @@ class OwnersRead(Claims):
         later = [
             self._due.seconds_until(tier, now) for tier in tiers if not self._due.is_due(tier, now)
         ]
+        lanes = self._lanes
+        if lanes is not None and lanes.next_due is not None:
+            later.append(max(0, lanes.next_due - now) / 1e6)
+        plain = [tier for tier in due if tier.kind not in self._read_past]
         ring = self._ring
         return Taken(
             next_due_in=min(later, default=None),
             is_settling=bool(sought)
             and not (ring.is_settled and ring.are_others_alive)
             and time.monotonic() < self._known_at,
-            some_quarantined=bool(due) and self._some_wait_to_run_alone(due, now),
+            some_quarantined=(lanes is not None and lanes.some_alone)
+            or (bool(plain) and self._some_wait_to_run_alone(plain, now)),
             held_for=held_for,
             others_have_due=bool(due) and ring.has_others,
         )
 
     def _some_wait_to_run_alone(self, due: list[Tier], now: int) -> bool:
         asked_at = time.monotonic()
-        is_drain = self._once
-        if not is_drain and asked_at - self._asked_for_alone_at < ALONE_AGAIN_AFTER:
+        if not self._once and asked_at - self._asked_for_alone_at < ALONE_AGAIN_AFTER:
             return False
         self._asked_for_alone_at = asked_at
         return self._rows.some_quarantined(
@@ -316,11 +351,24 @@ class OwnersRead(Claims):
         )
 
     def _look(self) -> list[Tier]:
+        has_lanes = self._database.has_tables(lane_store.TABLES)
+
         def look(connection: Connection) -> tuple[list[Tier], set[str], set[int]]:
-            tiers = self._database.dialect.tiers(connection, self._kinds)
+            dialect = self._database.dialect
+            tiers = dialect.tiers(connection, self._kinds)
+            first = _first_of_each_kind(tiers) if has_lanes else {}
+            laned = dialect.laned_kinds(connection, first)
+            self._laned = {kind: first[kind] for kind in laned}
             return tiers, fetch_store.offered_kinds(connection), ring_store.present(connection)
 
         self._tiers, self._offered, present = self._database.read(look)
+        if self._laned and self._lanes is None:
+            self._lanes = LaneReader(self._database, self._in_flight)
+        if self._lanes is not None:
+            self._lanes.look_again()
+        self._read_past = {
+            kind: until for kind, until in self._read_past.items() if kind in self._laned
+        }
         if present != self._ring.present:
             # A worker joined or left: divide the buckets now.
             self._on_news()
@@ -337,15 +385,17 @@ class OwnersRead(Claims):
         }
 
     def _collect(self, room: Room) -> list[Claimed]:
-        self._refused, self._probes = set(), set()
+        self._refused, self._probes, self._starts = set(), set(), {}
         now = self._clock.now()
         left = dict(room.kinds)
         budget = min(TAKE_AT_MOST, room.total)
         tasks: list[Claimed] = []
         due = [tier for tier in self._tiers if tier.kind in left and self._due.is_due(tier, now)]
+        lanes = [tier for tier in self._lane_tiers(now) if tier.kind in left]
+        due = [tier for tier in due if not self._is_past(tier.kind)]
         more: set[str] = set()
         offered = self._offers(left)
-        groups = [*_by_priority(due), offered]
+        groups = [*_by_priority([*due, *lanes]), offered]
         if offered:
             self._offers_seen += 1
             if self._offers_seen % OFFERS_FIRST == 0:
@@ -390,6 +440,7 @@ class OwnersRead(Claims):
             return []
         taken = self._take_tier(tier, allowed.most)
         self._gate.took(tier.kind, allowed, len(taken))
+        self._starts.update(zip((row.id for row in taken), allowed.moments, strict=False))
         if allowed.is_probe:
             self._probes.update(row.id for row in taken)
             if not taken:
@@ -407,12 +458,66 @@ class OwnersRead(Claims):
     def _take_tier(self, tier: Tier, limit: int) -> list[Claimed]:
         if tier.priority == OFFERS:
             return self._rows.claim_offered(tier.kind, self._stamp(), limit=limit)
+        if tier.due_at == LANES:
+            return self._take_lanes(tier.kind, limit)
         taken: list[Claimed] = []
+        began = time.monotonic()
         for take in (self._claim_carefully, self._read, self._claim_from_strangers):
             if len(taken) < limit:
                 taken += take(tier, limit - len(taken))
         if len(taken) < limit:
             self._tiers.remove(tier)
+        if not taken and tier.kind in self._laned:
+            # Each read without a lane passes all due rows with one.
+            now = time.monotonic()
+            self._read_past[tier.kind] = now + (now - began) / PAST_LANES
+        return taken
+
+    def _lane_tiers(self, now: int) -> list[Tier]:
+        """A tier for all lanes of each kind that had a due row at the last look."""
+        return [
+            Tier(kind, self._kinds[kind].priority, LANES)
+            for kind, first in self._laned.items()
+            if self._due.is_due(first, now)
+        ]
+
+    def _is_past(self, kind: str) -> bool:
+        return time.monotonic() < self._read_past.get(kind, 0.0)
+
+    def _lane_rules(self, kind: str, *, alone: bool = False) -> LaneRules:
+        alone_from = self._due.alone_from(kind)
+        lost = range(alone_from, ENDLESS) if alone else range(alone_from)
+        return LaneRules(self._kinds[kind], self._due.until(kind, self._clock.now()), lost)
+
+    def _take_lanes(self, kind: str, limit: int, *, alone: bool = False) -> list[Claimed]:
+        """The first rows of lanes: read, or claimed if they may have killed their last owner."""
+        assert self._lanes is not None
+        rules, share = self._lane_rules(kind, alone=alone), self._share
+        rows = self._lanes.take(rules, limit, share, thorough=self._once or alone)
+        careful = [row for row in rows if alone or row.due_at <= share.careful_to]
+        taken: list[Claimed] = []
+        if careful:
+            taken += self._rows.claim_lane_rows(careful, self._stamp())
+        now = self._clock.now()
+        read = Stamp(None, share.worker, now, now)
+        taken += [stamped(row.columns, read) for row in rows if row not in careful]
+        owners = self._ring.strangers.get(kind)
+        if owners and len(taken) < limit:
+            taken += self._claim_foreign_lanes(rules, limit - len(taken), owners)
+        return taken
+
+    def _claim_foreign_lanes(
+        self, rules: LaneRules, limit: int, owners: Collection[int]
+    ) -> list[Claimed]:
+        """Claim rows of lanes in buckets whose owner does not serve their kind."""
+        kind = rules.kind.name
+        taken, self._foreign_lanes[kind] = self._rows.claim_foreign_lanes(
+            rules,
+            self._stamp(),
+            owners=owners,
+            limit=limit,
+            after=self._foreign_lanes.get(kind, 0),
+        )
         return taken
 
     def _claim_carefully(self, tier: Tier, limit: int) -> list[Claimed]:
@@ -450,7 +555,8 @@ class OwnersRead(Claims):
 
     def _claim_alone(self) -> list[Claimed]:
         now = self._clock.now()
-        for tier in self._rows.tiers(self._kinds):
+        tiers = self._rows.tiers(self._kinds)
+        for tier in [*tiers, *self._lane_tiers(now)]:
             allowed = self._gate.allow(tier.kind, 1) if self._due.is_due(tier, now) else Allowed(0)
             if allowed.most:
                 taken = next(self._alone_in(tier, now), [])
@@ -463,6 +569,10 @@ class OwnersRead(Claims):
 
     def _alone_in(self, tier: Tier, now: int) -> Iterator[list[Claimed]]:
         """A row that must run alone, of our buckets or of owners that do not serve its kind."""
+        if tier.due_at == LANES:
+            self._start_lanes_over()
+            yield self._take_lanes(tier.kind, 1, alone=True)
+            return
         most = Most(
             1, self._due.until(tier.kind, now), range(self._due.alone_from(tier.kind), ENDLESS)
         )
@@ -476,6 +586,12 @@ class OwnersRead(Claims):
 
     def _stamp(self) -> Stamp:
         return self._site.stamp(self._share.worker, self._lease)
+
+
+def _first_of_each_kind(tiers: list[Tier]) -> dict[str, Tier]:
+    """The tier of each kind with the oldest due time."""
+    ordered = sorted(tiers, key=lambda tier: tier.due_at, reverse=True)
+    return {tier.kind: tier for tier in ordered}
 
 
 def _by_priority(tiers: list[Tier]) -> list[list[Tier]]:

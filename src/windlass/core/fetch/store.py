@@ -19,6 +19,7 @@ from sqlalchemy import Connection, delete, false, func, insert, or_, select, upd
 from windlass.core.ring import store as ring_store
 from windlass.database.dialect.base import Dialect, Most, Stamp, Tier, force_index, stamped
 from windlass.database.schema import offer, task, worker
+from windlass.value.bucket import is_laned
 from windlass.value.status import Status
 from windlass.value.task import Claimed
 
@@ -81,7 +82,8 @@ def claim_one(
     found = connection.execute(
         select(task.c.kind, task.c.bucket).where(task.c.id == number)
     ).first()
-    if found is None:
+    if found is None or is_laned(found.bucket):
+        # The owner of the bucket alone knows whether its lane is free.
         return []
     if not is_rested and _is_read_by_owner(connection, found.kind, found.bucket):
         return []

@@ -13,13 +13,13 @@ from windlass import telemetry
 from windlass.core.face import Ended, Ending, Site
 from windlass.core.finish import store as finish_store
 from windlass.core.finish.callback import Callbacks, has_callbacks
-from windlass.core.finish.store import MINUTE, FailureRow, Group, LogRow, PoisonAlert
-from windlass.core.limit.gate import Breakers, Move
+from windlass.core.finish.store import MINUTE, FailureRow, Group, LogRow, OverloadRow, PoisonAlert
+from windlass.core.limit.gate import Gate, Move
 from windlass.core.loop import Loop
-from windlass.core.run.in_flight import InFlight
 from windlass.core.run.log import RunLog
 from windlass.core.run.ready import Run
 from windlass.core.task.kind import Kind
+from windlass.core.task.store import lane
 from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES, DatabaseError
 from windlass.database.dialect.base import Count, lock_runs
@@ -51,12 +51,13 @@ class Finish(Loop):
 
     name = "finish"
 
-    def __init__(self, site: Site, in_flight: InFlight, *, breakers: Breakers) -> None:
+    def __init__(self, site: Site, gate: Gate) -> None:
         super().__init__()
+        in_flight, self._gate = gate.in_flight, gate
         self._site = site
         self._database = site.database
         self._in_flight = in_flight
-        self._breakers = breakers
+        self._breakers = gate.breakers
         self._meter = site.registry.meter
         # Made when the first run has callbacks.
         self._callbacks: Callbacks | None = None
@@ -68,6 +69,9 @@ class Finish(Loop):
         in_flight = self._in_flight
         if not in_flight.ended.waiting:
             return 1.0
+        linger = in_flight.ended.wait_seconds(time.monotonic())
+        if linger > 0 and len(in_flight.ended.waiting) < MOST_AT_ONCE:
+            return linger
         if len(in_flight.ended.waiting) < MOST_AT_ONCE and in_flight.running:
             # Wait for runs that are about to end: one commit serves all.
             time.sleep(WINDOW_SECONDS)
@@ -189,6 +193,7 @@ class Finish(Loop):
         self, runs: Sequence[Run], *, on_accepted: Callable[[Connection], None] | None = None
     ) -> set[int]:
         """Write the outcomes; returns the ids of the accepted ones."""
+        # Runs are taken to be written before this: trips of later runs stay.
         now, began = self._site.clock.now(), time.monotonic()
         group = make_group(runs, self._site)
         endings = self._endings(runs)
@@ -200,13 +205,17 @@ class Finish(Loop):
             if statistics:
                 self._database.dialect.count(connection, statistics)
             moves[:] = self._breakers.note(connection, runs, accepted, now=now)
+            holding = _holding(runs, accepted)
+            if holding:
+                lane.hold(connection, holding)
 
         written = write_group(self._site, group, endings, beside=beside, on_accepted=on_accepted)
         accepted = written or set()
         if self._meter is not None:
             seconds, at = time.monotonic() - began, self._site.clock.now()
             self._meter.committed(runs, accepted, statistics, seconds=seconds, now=at)
-        self._breakers.tell(moves)
+        self._breakers.tell([*moves, *self._breakers.note_elsewhere(runs, accepted)])
+        self._gate.settle_trips(written_since=began)
         for ending in endings:
             ending.committed(accepted)
         return accepted
@@ -247,8 +256,23 @@ class Finish(Loop):
                 telemetry.emit("task.failed", cause, **facts)
             case Cancelled():
                 telemetry.emit("task.cancelled", **facts, reason=outcome.reason)
+            case Snoozed(overload=str()):
+                seconds = outcome.delay / 1e6
+                telemetry.emit("task.overloaded", **facts, why=outcome.overload, seconds=seconds)
             case Snoozed():
                 telemetry.emit("task.snoozed", **facts, seconds=outcome.delay / 1e6)
+
+
+def _holding(runs: Sequence[Run], accepted: Collection[int]) -> list[int]:
+    """The rows that will be tried again, and hold their lane until then."""
+    return [
+        run.task.id
+        for run in runs
+        if run.has_lane
+        and isinstance(run.outcome, Retried)
+        and run.kind.lanes.holds
+        and run.task.id in accepted
+    ]
 
 
 def _tries(run: Run) -> dict[str, object]:
@@ -424,6 +448,8 @@ def _settle(runs: Sequence[Run], group: Group, *, now: int, numbers: Iterator[in
             group.changes.append(change)
         if isinstance(outcome, Failed | Retried):
             group.failures.append(_failure_row(run, outcome, next(numbers), now))
+        if isinstance(outcome, Snoozed) and outcome.overload is not None:
+            group.overloads.append(OverloadRow(task.id, run.kind.name))
         if run.log and change is not None:
             group.logs.append(_log_row(run, run.log, next(numbers), now))
         if run.is_poison and isinstance(outcome, Failed):

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from sqlalchemy import Column, ColumnElement, Connection, Table, delete, func, insert, select
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Table,
+    delete,
+    func,
+    insert,
+    select,
+    update,
+)
 
 from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import raise_alert
-from windlass.database.connection import has_tables
+from windlass.database.database import has_tables
 from windlass.database.dialect.base import Dialect
-from windlass.database.schema import failure, run_log, stat, task
+from windlass.database.schema import failure, overload, run_log, stat, task
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
 from windlass.value.status import Status
@@ -63,6 +74,14 @@ class PoisonAlert:
 
 
 @dataclass
+class OverloadRow:
+    """A row whose run met an overload."""
+
+    task_id: int
+    kind: str
+
+
+@dataclass
 class Group:
     """Outcomes that one worker writes in one transaction, of rows all read or all claimed."""
 
@@ -74,6 +93,7 @@ class Group:
     visits: list[Visits] = field(default_factory=list)
     failures: list[FailureRow] = field(default_factory=list)
     logs: list[LogRow] = field(default_factory=list)
+    overloads: list[OverloadRow] = field(default_factory=list)
     alerts: list[PoisonAlert] = field(default_factory=list)
 
     @property
@@ -103,6 +123,9 @@ def apply(connection: Connection, dialect: Dialect, group: Group) -> set[int]:
         connection.execute(delete(task).where(task.c.id.in_(gone)))
     accepted |= changed.keys()
     _write_errors(connection, group, accepted)
+    overloads = [row for row in group.overloads if row.task_id in accepted]
+    if overloads and has_tables(connection, OVERLOAD_TABLES):
+        _note_overloads(connection, dialect, overloads, now=group.now)
     return accepted
 
 
@@ -127,7 +150,22 @@ def _write_errors(connection: Connection, group: Group, accepted: set[int]) -> N
             raise_alert(connection, alert.number, alert.problem, now=alert.now)
 
 
+def _note_overloads(
+    connection: Connection, dialect: Dialect, rows: Sequence[OverloadRow], *, now: int
+) -> None:
+    new = [{**vars(row), "since": now, "last_at": now, "times": 0} for row in rows]
+    dialect.ensure_all(connection, overload, sorted(new, key=lambda row: row["task_id"]))
+    connection.execute(
+        update(overload)
+        .where(overload.c.task_id.in_([row.task_id for row in rows]))
+        .values(last_at=now, times=overload.c.times + 1)
+    )
+
+
 MINUTE = 60 * 1_000_000
+# The migration that has the table of overloads, and how long an overload is remembered.
+OVERLOAD_TABLES = "0010"
+KEEP_OVERLOADS = 24 * 60 * MINUTE
 FAILURES_PER_KIND = 1_000
 # The migration that has the table of logs.
 LOG_TABLES = "0006"
@@ -203,10 +241,30 @@ def kinds_failing_as(connection: Connection, error: str, *, since: int) -> set[s
     }
 
 
+def overloaded_since(connection: Connection, kinds: Collection[str]) -> dict[str, int]:
+    """The kinds with a row that an overload still keeps from ending, and since when."""
+    if not kinds or not has_tables(connection, OVERLOAD_TABLES):
+        return {}
+    is_open = task.c.status.in_((Status.WAITING, Status.RUNNING))
+    rows = connection.execute(
+        select(overload.c.kind, func.min(overload.c.since))
+        .join(task, task.c.id == overload.c.task_id)
+        .where(overload.c.kind.in_(sorted(kinds)), is_open)
+        .group_by(overload.c.kind)
+    )
+    return {kind: int(since) for kind, since in rows}
+
+
 def work_since(connection: Connection, *, minute: int) -> list[Work]:
     """The work on each kind since `minute`, counted in minutes since the epoch."""
     found = _sums_by(connection, stat.c.kind, stat.c.minute >= minute)
     return [Work(kind, *sums) for kind, sums in found]
+
+
+def work_between(connection: Connection, *, since: int, until: int) -> dict[str, Work]:
+    """The work on each kind in the minutes from `since` up to, not including, `until`."""
+    found = _sums_by(connection, stat.c.kind, stat.c.minute >= since, stat.c.minute < until)
+    return {kind: Work(kind, *sums) for kind, sums in found}
 
 
 def work_of(connection: Connection, kind: str, *, minute: int) -> Work | None:
@@ -234,6 +292,8 @@ def prune_history(connection: Connection, *, now: int) -> int:
         pruned += _prune_each_kind(connection, run_log, most=LOGS_PER_KIND)
         old = delete(run_log).where(run_log.c.ended_at < now - KEEP_LOGS)
         pruned += connection.execute(old).rowcount
+    if has_tables(connection, OVERLOAD_TABLES):
+        connection.execute(delete(overload).where(overload.c.last_at < now - KEEP_OVERLOADS))
     old = delete(stat).where(stat.c.minute < now // MINUTE - KEEP_STATISTICS)
     return pruned + connection.execute(old).rowcount
 

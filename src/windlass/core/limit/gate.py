@@ -1,31 +1,59 @@
 """The gate before every claim: how many rows of a kind may be taken now.
 
-A rate allows one row for each reserved moment. An open breaker allows one row, the probe, after its
-pause.
+A kind is allowed what all its limits allow: its own, and those of its downstreams. A rate allows
+one row for each reserved moment. A limit of the fleet allows one row for each permit that the
+worker holds. An open breaker allows one row, the probe, after its pause.
+
+A downstream has its rate, its permits and its breaker in one shard, its home. So they are exact,
+however many shards there are.
 """
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from types import MappingProxyType
 from typing import NamedTuple
 
 from windlass import telemetry
 from windlass.clock import SECOND, Clock
 from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import note, raise_alert
+from windlass.core.face import Faces
 from windlass.core.limit import store as limit_store
+from windlass.core.limit.permit.guest import Place
 from windlass.core.run.in_flight import InFlight
-from windlass.core.run.ready import Run
+from windlass.core.run.permit import Pool
+from windlass.core.run.ready import AHEAD_SECONDS, KindLoad, Run
+from windlass.core.run.trip import Trip, is_ok
 from windlass.database.connection import Connection
-from windlass.database.database import Database, Numbers
+from windlass.database.database import DATABASE_ERRORS, Database, Numbers
+from windlass.errors import DatabaseUnavailable
 from windlass.value.breaker import CLOSED, Breaker, BreakerState, BreakerTerms
 from windlass.value.duration import format_duration
-from windlass.value.outcome import Failed, Retried, Snoozed
-from windlass.value.rate import HORIZON, Pace, Reserved
+from windlass.value.outcome import Snoozed
+from windlass.value.rate import AHEAD, HORIZON, LATE, Pace, Reserved, late_after
 
 ASK_AGAIN_AFTER = SECOND // 20
+# How soon to look again for rows of a kind that lacks permits.
+PERMIT_SECONDS = 0.1
+# A trip whose outcomes are written by then was not about them.
+TRIP_SECONDS = 2.0
+
+
+NO_FACES = Faces({})
+NOWHERE: Mapping[str, Place] = MappingProxyType({})
+
+
+class Moments(NamedTuple):
+    """Moments that were taken, and what they were taken from."""
+
+    pace: Pace
+    at: list[int]
 
 
 class Rates:
@@ -35,17 +63,33 @@ class Rates:
     clock, a quarter of a second at a time, and kept here on the monotonic clock, in microseconds.
     """
 
-    def __init__(self, database: Database, *, share: float = 1.0) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        share: float = 1.0,
+        homes: Mapping[str, Place] = NOWHERE,
+        whole: Collection[str] = (),
+        most: int | None = None,
+    ) -> None:
         self._database = database
-        # This database's part of each rate, if the app has several.
+        # How many starts it reserves at once at most.
+        self._most = most
+        # This database's part of each rate, if the app has several. The rate of a downstream is
+        # whole: it is kept in one database.
         self._share = share
+        self._homes = homes
+        self._whole = whole
         self._per_second: dict[str, float] = {}
         self._paces: dict[str, Pace] = {}
         self._ask_at: dict[str, int] = {}
+        # Rows and items of sweeps are started by different threads.
+        self._lock = threading.Lock()
 
     def set(self, kind: str, per_second: float | None) -> None:
         """Set the rate of the whole app; None removes it."""
-        per_second = None if per_second is None else per_second * self._share
+        share = 1.0 if kind in self._whole else self._share
+        per_second = None if per_second is None else per_second * share
         if per_second == self._per_second.get(kind):
             return
         if per_second is None:
@@ -60,33 +104,60 @@ class Rates:
 
     def available(self, kind: str) -> int:
         """How many may start now. Reserves more before they run out."""
+        pace, now = self._reserved(kind)
+        with self._lock:
+            return pace.available(now)
+
+    def take(self, kind: str, *, ahead: int, most: int) -> Moments:
+        """Take the next moments, up to `ahead` microseconds from now. Reserves more in time."""
+        pace, now = self._reserved(kind)
+        with self._lock:
+            return Moments(pace, pace.take(now, until=now + ahead, most=most))
+
+    def give_back(self, taken: Moments, *, used: int) -> None:
+        """Only the first `used` of the moments are used."""
+        with self._lock:
+            taken.pace.give_back(taken.at[used:])
+
+    def _reserved(self, kind: str) -> tuple[Pace, int]:
+        """What is reserved for a kind, and more if that runs out; and the time."""
         pace, now = self._paces[kind], _monotonic()
         if pace.is_running_out(now) and now >= self._ask_at[kind]:
             reserved = self._reserve(kind)
             if reserved.grant is not None:
-                pace.add(reserved.grant)
+                with self._lock:
+                    pace.add(reserved.grant)
             else:
                 self._ask_at[kind] = max(now + ASK_AGAIN_AFTER, reserved.next_at - HORIZON)
-        return pace.available(now)
+        return pace, now
+
+    def late_after(self, kind: str) -> float:
+        """How late a start may be, in microseconds."""
+        return late_after(SECOND / self._per_second[kind])
 
     def spend(self, kind: str, count: int) -> None:
         if kind in self._per_second:
-            self._paces[kind].spend(count)
+            with self._lock:
+                self._paces[kind].spend(count)
 
-    def seconds_until_one(self, kind: str) -> float:
+    def seconds_until_one(self, kind: str, *, ahead: int = 0) -> float:
+        """Seconds until a start may be planned, `ahead` microseconds before it."""
         next_at = self._paces[kind].next_at()
         at = self._ask_at[kind] + HORIZON if next_at is None else next_at
-        return max(0.0, (at - _monotonic()) / SECOND)
+        return max(0.0, (at - ahead - _monotonic()) / SECOND)
 
     def _reserve(self, kind: str) -> Reserved:
-        per_second, dialect = self._per_second.get(kind), self._database.dialect
+        per_second, home = self._per_second.get(kind), self._homes.get(kind)
+        database = self._database if home is None else home.database
         if per_second is None:
             return Reserved(None, _monotonic())
 
         def work(connection: Connection) -> limit_store.Measured:
-            return limit_store.reserve_starts(connection, dialect, kind, per_second=per_second)
+            return limit_store.reserve_starts(
+                connection, database.dialect, kind, per_second=per_second, most=self._most
+            )
 
-        measured = self._database.write(work, tries=2)
+        measured = database.write(work, tries=2)
         return measured.reserved.shifted(measured.monotonic - measured.now)
 
 
@@ -119,13 +190,21 @@ class Breakers:
     """
 
     def __init__(
-        self, database: Database, clock: Clock, numbers: Numbers, *, worker: Callable[[], int]
+        self,
+        database: Database,
+        clock: Clock,
+        numbers: Numbers,
+        *,
+        worker: Callable[[], int],
+        homes: Mapping[str, Place] = NOWHERE,
     ) -> None:
-        self._database = database
-        self._clock = clock
-        self._numbers = numbers
+        self._here = Place(database, clock, numbers, NO_FACES)
         self._worker = worker
+        # The breakers that are kept in other databases.
+        self._homes = homes
         self._known: dict[str, Breaker] = {}
+        # Called when one of them has opened.
+        self.on_opened: Callable[[], None] = lambda: None
 
     def is_open(self, kind: str) -> bool:
         """Whether ordinary runs of the kind are held back."""
@@ -133,7 +212,7 @@ class Breakers:
 
     def is_probe_due(self, kind: str) -> bool:
         """Whether a worker may probe now."""
-        now = self._clock.now()
+        now = self._place(kind).clock.now()
         return self._known.get(kind, CLOSED).take_probe(self._worker(), now) is not None
 
     def see(self, kind: str, found: Breaker) -> None:
@@ -142,7 +221,7 @@ class Breakers:
 
     def take_probe(self, kind: str) -> bool:
         """Reserve the probe for this worker; False if it is not time or another worker has it."""
-        now, me = self._clock.now(), self._worker()
+        now, me = self._place(kind).clock.now(), self._worker()
         if self._known[kind].take_probe(me, now) is None:
             return False
         before, after = self._change(kind, lambda found: found.take_probe(me, now) or found)
@@ -153,21 +232,35 @@ class Breakers:
 
     def give_back_probe(self, kind: str) -> None:
         """There was no row to probe with."""
-        now, me = self._clock.now(), self._worker()
+        now, me = self._place(kind).clock.now(), self._worker()
         self._change(kind, lambda found: found.give_back_probe(me, now))
 
     def note(
         self, connection: Connection, runs: Sequence[Run], accepted: set[int], *, now: int
     ) -> list[Move]:
-        """Count the accepted outcomes of kinds with a breaker, in the current transaction."""
+        """Count the accepted outcomes of breakers that are kept here, in this transaction."""
         moves = []
-        for kind, ended in sorted(_by_kind(runs, accepted).items()):
-            terms = ended[0].kind.breaker
-            assert terms is not None
-            move = self._note_kind(connection, kind, ended, terms, now)
+        for name, (terms, ended) in sorted(_by_breaker(runs, accepted).items()):
+            if name in self._homes:
+                continue
+            move = self._note_one(connection, name, ended, terms, now=now)
             if move is not None:
                 moves.append(move)
-                self._alert(connection, move, terms, now)
+        return moves
+
+    def note_elsewhere(self, runs: Sequence[Run], accepted: set[int]) -> list[Move]:
+        """Count the accepted outcomes of breakers that are kept in other databases."""
+        moves = []
+        for name, (terms, ended) in sorted(_by_breaker(runs, accepted).items()):
+            home = self._homes.get(name)
+            is_plain = all(is_ok(run.outcome) and not run.is_probe for run in ended)
+            if home is None or (is_plain and not self._known.get(name, CLOSED).errors_in_a_row):
+                continue
+            note = partial(self._note_one, kind=name, ended=ended, terms=terms)
+            # Without its home no run of it starts, so what is not counted does no harm.
+            with suppress(DatabaseUnavailable, *DATABASE_ERRORS, OSError):
+                move = home.database.write(partial(note, now=home.clock.now()), tries=1)
+                moves += [] if move is None else [move]
         return moves
 
     def tell(self, moves: Sequence[Move]) -> None:
@@ -176,12 +269,13 @@ class Breakers:
             self._known[move.kind] = move.after
             if move.opened:
                 telemetry.emit("breaker.opened", kind=move.kind, errors=move.after.errors_in_a_row)
+                self.on_opened()
             elif move.closed:
                 telemetry.emit("breaker.closed", kind=move.kind)
 
     def count_call(self, kind: str, terms: BreakerTerms, *, ok: bool, is_probe: bool) -> None:
         """Count a call to the other system that is not a run; `ok` says whether it answered."""
-        now, me = self._clock.now(), self._worker()
+        now, me = self._place(kind).clock.now(), self._worker()
         if ok and not is_probe and not self._known.get(kind, CLOSED).errors_in_a_row:
             return
 
@@ -191,17 +285,17 @@ class Breakers:
             return found.count(terms, [ok], now)
 
         def work(connection: Connection) -> Move:
-            dialect = self._database.dialect
+            dialect = self._place(kind).database.dialect
             move = Move(kind, *limit_store.change_breaker(connection, dialect, kind, decide))
             self._alert(connection, move, terms, now)
             return move
 
-        self.tell([self._database.write(work, tries=2)])
+        self.tell([self._place(kind).database.write(work, tries=2)])
 
-    def _note_kind(
-        self, connection: Connection, kind: str, ended: list[Run], terms: BreakerTerms, now: int
+    def _note_one(
+        self, connection: Connection, kind: str, ended: list[Run], terms: BreakerTerms, *, now: int
     ) -> Move | None:
-        outcomes = [_is_ok(run) for run in ended if not run.is_probe]
+        outcomes = [is_ok(run.outcome) for run in ended if not run.is_probe]
         probe = next((run for run in ended if run.is_probe), None)
         if probe is None and all(outcomes):
             if outcomes:
@@ -214,11 +308,14 @@ class Breakers:
                 if isinstance(probe.outcome, Snoozed):
                     found = found.give_back_probe(me, now)
                 else:
-                    found = found.answer(terms, me, ok=_is_ok(probe), now=now)
+                    found = found.answer(terms, me, ok=is_ok(probe.outcome), now=now)
             return found.count(terms, outcomes, now)
 
-        before, after = limit_store.change_breaker(connection, self._database.dialect, kind, decide)
-        return Move(kind, before, after)
+        dialect = self._place(kind).database.dialect
+        before, after = limit_store.change_breaker(connection, dialect, kind, decide)
+        move = Move(kind, before, after)
+        self._alert(connection, move, terms, now)
+        return move
 
     def _alert(self, connection: Connection, move: Move, terms: BreakerTerms, now: int) -> None:
         if move.opened:
@@ -230,7 +327,7 @@ class Breakers:
             text = f"breaker of {move.kind!r} closed: a probe succeeded"
         else:
             return
-        number = self._numbers.take(inside=connection)[0]
+        number = self._place(move.kind).numbers.take(inside=connection)[0]
         if move.opened:
             raise_alert(connection, number, Trouble("breaker opened", move.kind, text), now=now)
         else:
@@ -238,32 +335,41 @@ class Breakers:
 
     def _change(self, kind: str, decide: Callable[[Breaker], Breaker]) -> tuple[Breaker, Breaker]:
         def work(connection: Connection) -> tuple[Breaker, Breaker]:
-            return limit_store.change_breaker(connection, self._database.dialect, kind, decide)
+            return limit_store.change_breaker(connection, database.dialect, kind, decide)
 
-        before, after = self._database.write(work, tries=2)
+        database = self._place(kind).database
+        before, after = database.write(work, tries=2)
         self._known[kind] = after
         return before, after
 
+    def _place(self, name: str) -> Place:
+        return self._homes.get(name, self._here)
 
-def _by_kind(runs: Sequence[Run], accepted: set[int]) -> Mapping[str, list[Run]]:
-    kinds: dict[str, list[Run]] = {}
+
+def _by_breaker(
+    runs: Sequence[Run], accepted: set[int]
+) -> Mapping[str, tuple[BreakerTerms, list[Run]]]:
+    """The runs that count for each breaker: that of their kind, and those of its downstreams."""
+    found: dict[str, tuple[BreakerTerms, list[Run]]] = {}
     for run in runs:
-        if run.kind.breaker is None or run.task.id not in accepted:
+        if not run.load.breakers or run.task.id not in accepted:
             continue
         if run.is_probe or not isinstance(run.outcome, Snoozed):
-            kinds.setdefault(run.kind.name, []).append(run)
-    return kinds
-
-
-def _is_ok(run: Run) -> bool:
-    return not isinstance(run.outcome, Failed | Retried) or run.outcome.is_answer
+            for name, terms in run.load.breakers:
+                found.setdefault(name, (terms, []))[1].append(run)
+    return found
 
 
 class Allowed(NamedTuple):
-    """How many rows may be taken, and whether the row is the probe of a breaker."""
+    """How many rows may be taken, and whether the row is the probe of a breaker.
+
+    For a kind with a rate, `moments` has the start of each row.
+    """
 
     most: int
     is_probe: bool = False
+    moments: Sequence[int] = ()
+    taken: Sequence[Moments] = ()
 
 
 @dataclass(eq=False)
@@ -273,44 +379,169 @@ class Gate:
     in_flight: InFlight
     rates: Rates
     breakers: Breakers
+    # The permits of downstreams, and of kinds with a limit for the whole fleet, by name.
+    pools: dict[str, Pool] = field(default_factory=dict)
+    trips: dict[str, Trip] = field(default_factory=dict)
 
     def is_free(self, kind: str) -> bool:
-        """Whether nothing holds the kind back, and it has no rate."""
-        is_open = self.in_flight.loads[kind].is_open and not self.breakers.is_open(kind)
-        return is_open and not self.rates.has(kind)
+        """Whether nothing holds the kind back, and it has neither a rate nor permits."""
+        load = self.in_flight.loads[kind]
+        if not load.is_open or any(pool.limit is not None for pool in load.pools):
+            return False
+        return not any(self.breakers.is_open(name) or self.rates.has(name) for name in load.names)
 
     def is_held(self, kind: str) -> bool:
         """Whether a switch, a window or a breaker lets no row of the kind start now."""
         if not self.in_flight.loads[kind].is_open:
             return True
-        return self.breakers.is_open(kind) and not self.breakers.is_probe_due(kind)
+        return not all(self.breakers.is_probe_due(name) for name in self._broken(kind))
 
     def allow(self, kind: str, wanted: int) -> Allowed:
         """How many of the `wanted` rows may be taken now."""
-        if not self.in_flight.loads[kind].is_open:
+        load = self.in_flight.loads[kind]
+        if not load.is_open:
             return Allowed(0)
-        if self.breakers.is_open(kind):
+        broken = self._broken(kind)
+        if broken and not all(self.breakers.is_probe_due(name) for name in broken):
+            return Allowed(0)
+        # Permits first: a rate's moments pass, so ask for them only if a row could start.
+        most = 1 if broken else wanted
+        ahead = int(load.per_second * AHEAD_SECONDS)
+        for pool in load.pools:
+            most = pool.available(most, ahead=ahead)
+        if most and broken:
             # The rate does not matter: there were no calls for a while, and a probe is one.
-            is_probe = self.breakers.take_probe(kind)
+            is_probe = self._take_probes(broken)
             return Allowed(int(is_probe), is_probe=is_probe)
-        if self.rates.has(kind):
-            return Allowed(min(wanted, self.rates.available(kind)))
-        return Allowed(wanted)
+        if most and load.is_rated:
+            if load.planned and self._seconds_until_rate(load):
+                # Not yet: a read should serve several moments.
+                return Allowed(0)
+            taken = self._take_moments(load, most)
+            moments = _together(taken, most)
+            return Allowed(len(moments), moments=moments, taken=taken)
+        return Allowed(most)
+
+    def is_tripped(self, kind: str) -> bool:
+        """Whether nothing starts until it is written whether a breaker opens."""
+        trips = self.in_flight.loads[kind].trips
+        return any(trip.is_tripped and not self.breakers.is_open(trip.name) for trip in trips)
+
+    def plan_again(self) -> bool:
+        """Give runs that lost their moments the next ones; returns whether some still need one."""
+        need_more = False
+        for load in self.in_flight.loads.values():
+            lapsed, able = self.in_flight.lapsed(load)
+            if lapsed and able:
+                taken = self._take_moments(load, min(lapsed, able))
+                moments = _together(taken, min(lapsed, able))
+                self._give_back(taken, used=self.in_flight.plan_again(load, moments))
+            need_more = need_more or lapsed > 0
+        return need_more
+
+    def late_after(self, load: KindLoad) -> float:
+        """How late a run may start, in microseconds: one that is later needs another moment."""
+        return min((self.rates.late_after(name) for name in self._rated(load)), default=LATE)
+
+    def _take_moments(self, load: KindLoad, most: int) -> list[Moments]:
+        """Moments of all rates of a kind for its next runs, up to `most`; equally many of each."""
+        ahead = self._ahead(load)
+        found: list[Moments] = []
+        for name in self._rated(load):
+            found.append(self.rates.take(name, ahead=ahead, most=most))
+            most = len(found[-1].at)
+        self._give_back(found, used=most)
+        return [Moments(each.pace, each.at[:most]) for each in found]
+
+    def _give_back(self, taken: Sequence[Moments], *, used: int) -> None:
+        for each in taken:
+            self.rates.give_back(each, used=used)
+
+    def _seconds_until_rate(self, load: KindLoad) -> float:
+        """Seconds until it is worth to plan more starts."""
+        ahead = self._ahead(load) // 2
+        waits = (self.rates.seconds_until_one(name, ahead=ahead) for name in self._rated(load))
+        return max(waits, default=0.0)
+
+    def _rated(self, load: KindLoad) -> list[str]:
+        return [name for name in load.names if self.rates.has(name)]
+
+    def _ahead(self, load: KindLoad) -> int:
+        """How long before their moments rows are taken: not at all if they could be lost."""
+        return 0 if load.is_frail else AHEAD
 
     def took(self, kind: str, allowed: Allowed, count: int) -> None:
         """A claim took `count` rows, which may be none."""
+        load = self.in_flight.loads[kind]
+        self._give_back(allowed.taken, used=count)
         if count:
-            self.rates.spend(kind, count)
-        elif allowed.is_probe:
-            self.breakers.give_back_probe(kind)
+            # The probe of a breaker has no moment: later ones pay for it.
+            for name in load.names if allowed.is_probe else ():
+                self.rates.spend(name, count)
+            return
+        for pool in load.pools:
+            pool.found_nothing()
+        if allowed.is_probe:
+            for name in self._broken(kind):
+                self.breakers.give_back_probe(name)
 
     def seconds_until(self, kinds: Collection[str]) -> float | None:
-        """Seconds until one of `kinds` may start a row, if only its rate holds it back."""
-        return min(
-            (
-                self.rates.seconds_until_one(kind)
-                for kind in kinds
-                if self.rates.has(kind) and not self.breakers.is_open(kind)
-            ),
-            default=None,
-        )
+        """Seconds until one of `kinds` may start a row, if only rates or permits hold it back."""
+        waits = (self._seconds_until_one(kind) for kind in kinds if not self._broken(kind))
+        return min((wait for wait in waits if wait is not None), default=None)
+
+    def _seconds_until_one(self, kind: str) -> float | None:
+        load = self.in_flight.loads[kind]
+        waits = [self._seconds_until_rate(load)] if self._rated(load) else []
+        if any(pool.limit is not None for pool in load.pools):
+            waits.append(PERMIT_SECONDS)
+        return max(waits, default=None)
+
+    def see(self, name: str, found: Breaker) -> None:
+        """Remember a breaker as its row says."""
+        was_open = self.breakers.is_open(name)
+        self.breakers.see(name, found)
+        trip = self.trips.get(name)
+        if was_open and not found.is_open and trip is not None:
+            self.in_flight.undisturbed(trip.reset)
+
+    def settle_trips(self, *, written_since: float | None = None) -> None:
+        """Let runs start again that stopped for a breaker which is closed.
+
+        A trip counts until the outcomes are written that caused it: `written_since` is when the
+        write began. Without it, trips count that nothing remains to be written for.
+        """
+        if not any(trip.is_tripped for trip in self.trips.values()):
+            return
+        self.in_flight.undisturbed(lambda: self._settle_trips(written_since))
+        self.in_flight.made_room()
+
+    def _settle_trips(self, written_since: float | None) -> None:
+        before = 0.0 if written_since is None else written_since
+        if written_since is None and not len(self.in_flight.ended):
+            before = time.monotonic() - TRIP_SECONDS
+        for name, trip in self.trips.items():
+            is_written = trip.tripped_at is not None and trip.tripped_at < before
+            if is_written and not self.breakers.is_open(name):
+                trip.reset()
+
+    def _broken(self, kind: str) -> list[str]:
+        """The breakers that hold the kind back."""
+        return [name for name in self.in_flight.loads[kind].names if self.breakers.is_open(name)]
+
+    def _take_probes(self, names: list[str]) -> bool:
+        """Take the probe of each breaker, or of none."""
+        for index, name in enumerate(names):
+            if not self.breakers.take_probe(name):
+                for taken in names[:index]:
+                    self.breakers.give_back_probe(taken)
+                return False
+        return True
+
+
+def _together(taken: Sequence[Moments], most: int) -> list[int]:
+    """When runs start that need a moment of each."""
+    if not taken:
+        # The rate was taken away just now.
+        return [0] * most
+    return [max(moments) for moments in zip(*(each.at for each in taken), strict=True)]

@@ -1,7 +1,8 @@
 """Switches and rates.
 
-Each kind has one switch row, with the operator's settings and the state of its breaker. A change
-locks the row first, so that two changes at the same time both take effect.
+Each kind has one switch row, with the operator's settings and the state of its breaker. The row
+"*" pauses everything, and a row such as "group:sale" pauses the kinds of a group. A change locks
+the row first, so that two changes at the same time both take effect.
 
 A kind with a rate reserves start times; every start has its own time. The time is the database's
 clock, read after the row is locked, so the clocks of the workers do not matter.
@@ -10,18 +11,22 @@ clock, read after the row is locked, so the clocks of the workers do not matter.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, select, update
+from sqlalchemy import Connection, Row, Select, or_, select, update
 
+from windlass.database.database import has_tables
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import rate, switch
 from windlass.value import rate as model
 from windlass.value.breaker import CLOSED, Breaker, BreakerState
 from windlass.value.rate import Reserved
+from windlass.value.task import EVERYTHING, GROUP, RESERVED
 
+# The migration that lets a pause end by itself. Before it, no pause has an end.
+TABLES = "0008"
 STATES = {state.value for state in BreakerState}
 # Columns of a switch and of its breaker that are called as in the values.
 SETTINGS = ("reason", "who", "since", "rate", "concurrency")
@@ -37,28 +42,71 @@ class Switch:
     reason: str | None = None
     who: str | None = None
     since: int | None = None
+    # When a pause ends by itself.
+    until: int | None = None
     window: str | None = None
     rate: str | None = None
     concurrency: int | None = None
     breaker: Breaker = CLOSED
     has_odd_breaker: bool = False
+    # The switches of its group and of everything, if they have rows.
+    above: tuple[Switch, ...] = ()
+
+    def is_off(self, now: int) -> bool:
+        """Whether this switch is off: paused, and the pause has not ended."""
+        return self.off and (self.until is None or now < self.until)
+
+    def pauses(self, now: int) -> tuple[Switch, ...]:
+        """The switches that hold the kind: its own, its group's, that of everything."""
+        return tuple(each for each in (self, *self.above) if each.is_off(now))
 
 
-def switches(connection: Connection) -> dict[str, Switch]:
-    return {row.kind: _read(row) for row in connection.execute(select(switch))}
+@dataclass(frozen=True)
+class SwitchRows:
+    """All switches, by the names of their rows."""
+
+    rows: Mapping[str, Switch]
+
+    def of(self, kind: str, group: str | None = None) -> Switch:
+        """The switch of a kind with those above it, even if it has no row."""
+        found = self.rows.get(kind, Switch(kind))
+        above = (self.rows[name] for name in _above(kind, group) if name in self.rows)
+        return replace(found, above=tuple(above))
+
+    def alone(self, name: str) -> Switch:
+        """The switch of a downstream, which has none above it, even if it has no row."""
+        return self.rows.get(name, Switch(name))
 
 
-def switch_of(connection: Connection, kind: str) -> Switch:
-    """The switch of a kind, even if it has no row."""
-    row = connection.execute(select(switch).where(switch.c.kind == kind)).first()
-    return Switch(kind) if row is None else _read(row)
+def switches(connection: Connection) -> SwitchRows:
+    rows = connection.execute(_query(connection))
+    return SwitchRows({row.kind: _read(row) for row in rows})
+
+
+def switch_of(connection: Connection, kind: str, group: str | None = None) -> Switch:
+    """The switch of a kind with those above it, even if it has no row."""
+    names = [kind, *_above(kind, group)]
+    is_one = or_(*(switch.c.kind == name for name in names))
+    rows = connection.execute(_query(connection).where(is_one))
+    return SwitchRows({row.kind: _read(row) for row in rows}).of(kind, group)
+
+
+def _above(kind: str, group: str | None) -> Collection[str]:
+    # Alerts are delivered while everything is paused.
+    everything = () if kind.startswith(RESERVED) else (EVERYTHING,)
+    return everything if group is None else (GROUP + group, *everything)
+
+
+def _query(connection: Connection) -> Select[Any]:
+    has_end = has_tables(connection, TABLES)
+    return select(*(each for each in switch.c if has_end or each is not switch.c.paused_until))
 
 
 def change_switch(
     connection: Connection, dialect: Dialect, kind: str, decide: Callable[[Switch], Switch]
 ) -> Switch:
     """Change the switch of `kind` with `decide`, under a lock."""
-    query = select(switch).where(switch.c.kind == kind).with_for_update()
+    query = _query(connection).where(switch.c.kind == kind).with_for_update()
     row = connection.execute(query).first()
     if row is None:
         dialect.ensure(connection, switch, kind=kind)
@@ -66,7 +114,8 @@ def change_switch(
     before = _read(row)
     after = decide(before)
     if after != before:
-        connection.execute(update(switch).where(switch.c.kind == kind).values(_columns(after)))
+        values = _columns(after, has_end=has_tables(connection, TABLES))
+        connection.execute(update(switch).where(switch.c.kind == kind).values(values))
     return after
 
 
@@ -98,6 +147,7 @@ def _read(row: Row[Any]) -> Switch:
     return Switch(
         kind=row.kind,
         off=bool(row.off),
+        until=getattr(row, "paused_until", None),
         window=row.time_window,
         breaker=_breaker(row),
         has_odd_breaker=_is_odd(row),
@@ -117,9 +167,10 @@ def _breaker(row: Row[Any]) -> Breaker:
     return Breaker(state=BreakerState(row.breaker), **counted)
 
 
-def _columns(found: Switch) -> dict[str, object]:
+def _columns(found: Switch, *, has_end: bool) -> dict[str, object]:
     breaker = found.breaker
     return {
+        **({"paused_until": found.until} if has_end else {}),
         "off": int(found.off),
         "time_window": found.window,
         "breaker": breaker.state.value,
@@ -137,7 +188,12 @@ class Measured(NamedTuple):
 
 
 def reserve_starts(
-    connection: Connection, dialect: Dialect, kind: str, *, per_second: float
+    connection: Connection,
+    dialect: Dialect,
+    kind: str,
+    *,
+    per_second: float,
+    most: int | None = None,
 ) -> Measured:
     """Reserve the next free start times for the caller, unless they are too far in the future."""
     query = select(rate.c.next_at, rate.c.per_second).where(rate.c.kind == kind).with_for_update()
@@ -150,7 +206,7 @@ def reserve_starts(
     if row.per_second != per_second:
         # Workers learn the new rate within one slice: reservations at the old rate end then.
         next_at = min(next_at, now + model.SLICE)
-    reserved = model.reserve(next_at, per_second=per_second, now=now)
+    reserved = model.reserve(next_at, per_second=per_second, now=now, most=most)
     if reserved.next_at != row.next_at or row.per_second != per_second:
         values = {"next_at": reserved.next_at, "per_second": per_second}
         connection.execute(update(rate).where(rate.c.kind == kind).values(values))

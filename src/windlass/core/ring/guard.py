@@ -49,6 +49,7 @@ class Ward:
         self._beat_seconds = beat_seconds
         self._begin_at = time.monotonic() + patience
         self.slot: int | None = None
+        self.has_ended = False
 
     def renewed(self, worker: int, *, lease_until: int, at: float) -> None:
         """The heartbeat has renewed the lease; `at` is the monotonic time before it did."""
@@ -61,8 +62,12 @@ class Ward:
             SHARED.say(word | {"at": int(at * BILLION)})
 
     def close(self) -> None:
-        """The worker has left, or stopped everything."""
+        """The worker has stopped everything; it may come back."""
         SHARED.close(self)
+
+    def end(self) -> None:
+        """The worker is over. A heartbeat that hung until now cannot open the ward again."""
+        SHARED.close(self, for_good=True)
 
     @property
     def renewed_at(self) -> float:
@@ -114,7 +119,7 @@ class Guard:
         how = ward.how()
         with self._lock:
             free = [slot for slot in range(FIRST, LAST) if slot not in self._wards]
-            if how is None or not free or not _can_start():
+            if how is None or not free or ward.has_ended or not _can_start():
                 return
             if self._file < 0:
                 self._share_memory()
@@ -136,9 +141,10 @@ class Guard:
             if self._helper is not None:
                 self._helper.say(word)
 
-    def close(self, ward: Ward) -> None:
-        """Look after that worker no longer."""
+    def close(self, ward: Ward, *, for_good: bool = False) -> None:
+        """Look after that worker no longer, or, `for_good`, never again."""
         with self._lock:
+            ward.has_ended |= for_good
             slot, ward.slot = ward.slot, None
             if slot is None or self._wards.pop(slot, None) is None or self._helper is None:
                 return

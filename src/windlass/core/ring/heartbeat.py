@@ -135,13 +135,18 @@ class Heartbeat(Loop):
         """Hand back what is still claimed, and leave."""
         with self._lock:
             handed_back = self._leave(why)
-        self.let_go()
+        self.end()
         if self._members is not None:
             self._members.close()
         telemetry.emit("worker.left", worker=self.id, why=why, handed_back=handed_back or 0)
 
+    def end(self) -> None:
+        """The worker is over: its guard must never keep it alive again, whatever still hangs."""
+        if self._ward is not None:
+            self._ward.end()
+
     def let_go(self) -> None:
-        """The guard must not keep it alive any longer."""
+        """The guard must not keep it alive any longer, unless it joins again."""
         if self._ward is not None:
             self._ward.close()
 

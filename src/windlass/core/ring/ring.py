@@ -42,6 +42,7 @@ from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Stamp
 from windlass.ring import assign
+from windlass.value.bucket import owned_with
 
 LONG_SECONDS = 0.25
 LOOK_SECONDS = 0.1
@@ -256,9 +257,10 @@ class Ring:
                 del self._giving_up[number]
             self._giving_up.update(dict.fromkeys(new, now))
             self._set_owned(worker, self._owned)
-            self._in_flight.forget_reads(lambda task: task.bucket in new)
+            self._in_flight.forget_reads(lambda task: owned_with(task.bucket) in new)
         held = {
-            run.task.bucket for run in self._in_flight.reads(lambda task: task.bucket in surplus)
+            owned_with(run.task.bucket)
+            for run in self._in_flight.reads(lambda task: owned_with(task.bucket) in surplus)
         }
         ready = {
             number
@@ -274,7 +276,7 @@ class Ring:
                 write_down(
                     self._database,
                     self._in_flight,
-                    self._in_flight.reads(lambda task: task.bucket in ready),
+                    self._in_flight.reads(lambda task: owned_with(task.bucket) in ready),
                     self._site.stamp(worker, self._lease),
                     beside=lambda connection: ring_store.release(connection, worker, ready),
                 )

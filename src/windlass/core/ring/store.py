@@ -28,6 +28,7 @@ from sqlalchemy import (
     update,
 )
 
+from windlass.core.task.store import lane
 from windlass.database.dialect.base import Dialect, Stamp, force_index
 from windlass.database.schema import bucket, shard, task, worker
 from windlass.value.period import GOES
@@ -343,6 +344,18 @@ def keep(connection: Connection, owners: Collection[int]) -> list[int]:
     )
 
 
+def keep_alone(connection: Connection, owners: Collection[int]) -> list[int]:
+    """`keep` for one transaction at a time."""
+    return list(
+        connection.scalars(
+            select(bucket.c.bucket)
+            .where(bucket.c.owner.in_(owners))
+            .order_by(bucket.c.bucket)
+            .with_for_update()
+        )
+    )
+
+
 def runs_of(buckets: Iterable[int]) -> list[range]:
     """Buckets as contiguous runs."""
     found: list[range] = []
@@ -437,6 +450,8 @@ def put_back(connection: Connection, rows: Sequence[Claimed]) -> None:
             worker=None,
             due_at=bindparam("due"),
             attempt=task.c.attempt - 1,
+            # If its last worker died, its due time has changed, but it was the first of its lane.
+            **lane.holding(connection),
         ),
         [{"number": row.id, "claim": row.batch, "due": row.due_at} for row in rows],
     )
@@ -484,6 +499,8 @@ def hand_back(
                 worker=None,
                 due_at=case(dict(due), value=task.c.kind, else_=now) if due else now,
                 attempt=task.c.attempt - 1,
+                # Its due time has changed, but it was the first of its lane.
+                **lane.holding(connection),
             )
         )
         let_go(connection, ids)

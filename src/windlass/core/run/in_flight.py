@@ -9,13 +9,14 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from sys import modules
 from types import MappingProxyType
 from typing import TypeVar
 
 from windlass import telemetry
+from windlass.core.run.known import EndedRuns, KnownRows
 from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import (
     AHEAD_SECONDS,
@@ -33,7 +34,7 @@ from windlass.core.run.ready import (
 from windlass.core.task.hook import Hooks
 from windlass.core.task.kind import Kind
 from windlass.core.trace.provider import SIGN
-from windlass.value.outcome import Outcome
+from windlass.value.outcome import Outcome, Snoozed
 from windlass.value.task import Claimed
 
 T = TypeVar("T")
@@ -41,86 +42,7 @@ T = TypeVar("T")
 MOST_AHEAD = 2_000
 MOST_ENDED = 2_000
 NOTHING: Mapping[int, Exception] = MappingProxyType({})
-
-
-class KnownRows:
-    """The rows that a worker has. Call `add` and `forget` under the lock."""
-
-    def __init__(self, lock: threading.Lock) -> None:
-        self._lock = lock
-        self._runs: dict[int, Run] = {}
-        self._keys: set[tuple[str, str]] = set()
-        # Rows forgotten during the current read: it may still see their old state.
-        self._let_go: set[int] | None = None
-
-    def __len__(self) -> int:
-        return len(self._runs)
-
-    def __contains__(self, number: object) -> bool:
-        with self._lock:
-            return number in self._runs
-
-    @property
-    def ids(self) -> set[int]:
-        with self._lock:
-            return set(self._runs)
-
-    def begin_read(self) -> None:
-        """A read starts; `new` ends it."""
-        with self._lock:
-            self._let_go = set()
-
-    def new(self, tasks: Sequence[Claimed]) -> list[Claimed]:
-        """The rows of a read that were not in flight at any time since it began."""
-        with self._lock:
-            let_go, self._let_go = self._let_go or set(), None
-            return [
-                task
-                for task in tasks
-                if task.id not in self._runs
-                and task.id not in let_go
-                # A row that replaced a running row waits until that ends.
-                and (task.task_key is None or (task.kind, task.task_key) not in self._keys)
-            ]
-
-    def add(self, run: Run) -> None:
-        self._runs[run.task.id] = run
-        if run.task.task_key is not None:
-            self._keys.add((run.task.kind, run.task.task_key))
-
-    def forget(self, runs: Iterable[Run]) -> None:
-        for run in runs:
-            if self._runs.get(run.task.id) is not run:
-                # The worker has joined again and taken the row again.
-                continue
-            del self._runs[run.task.id]
-            if run.task.task_key is not None:
-                self._keys.discard((run.task.kind, run.task.task_key))
-            if self._let_go is not None:
-                self._let_go.add(run.task.id)
-
-
-class EndedRuns:
-    """The runs whose outcome waits to be written, or is being written. Used under the lock."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[Run] = deque()
-        self.committing: dict[int, Run] = {}
-
-    def __len__(self) -> int:
-        return len(self.waiting) + len(self.committing)
-
-    def take(self, most: int) -> list[Run]:
-        count = min(most, len(self.waiting))
-        taken = [self.waiting.popleft() for _ in range(count)]
-        self.committing.update((run.task.id, run) for run in taken)
-        return taken
-
-    def release(self, runs: list[Run]) -> None:
-        """They are no longer being written."""
-        for run in runs:
-            if self.committing.get(run.task.id) is run:
-                del self.committing[run.task.id]
+NO_STARTS: Mapping[int, int] = MappingProxyType({})
 
 
 class InFlight:
@@ -136,6 +58,7 @@ class InFlight:
         on_queued: Callable[[bool], None] = lambda _is_async: None,
         on_ended: Callable[[], None] = lambda: None,
         on_hungry: Callable[[], None] = lambda: None,
+        on_planned: Callable[[], None] = lambda: None,
     ) -> None:
         self.concurrency = concurrency
         self.loads = {name: KindLoad(kind, concurrency) for name, kind in kinds.items()}
@@ -144,7 +67,7 @@ class InFlight:
         if budget is not None:
             for load in self.loads.values():
                 load.budget, load.holder = budget, self
-            budget.on_free(self._made_room)
+            budget.on_free(self.made_room)
         # Held while outcomes or marks are written, so that the two never overlap.
         self.writing = threading.RLock()
         self.lock = threading.Lock()
@@ -161,10 +84,13 @@ class InFlight:
         self.speed = Speedometer()
         self.capacity = Capacity(self, budget)
         self.is_hungry = False
-        # They wake the runners of async or sync handlers, the finish, and the fetcher.
+        # Whether the fetcher waits until an outcome is written, because lanes are busy.
+        self.waits_for_lanes = False
+        # They wake the runners of async or sync handlers, the finish, the fetcher and the pacer.
         self._on_queued = on_queued
         self._on_ended = on_ended
         self._on_hungry = on_hungry
+        self._on_planned = on_planned
 
     def observe(self, hooks: Hooks) -> None:
         """Put around the runs of each kind what is wanted now; for most kinds that is nothing."""
@@ -179,11 +105,12 @@ class InFlight:
         *,
         probes: Collection[int] = (),
         refused: Mapping[int, Exception] = NOTHING,
+        starts: Mapping[int, int] = NO_STARTS,
     ) -> None:
         """Queue rows that were just taken.
 
         Rows in `probes` probe an open breaker; rows in `refused` fail with that error, without a
-        call of the handler.
+        call of the handler; rows in `starts` start at that moment.
         """
         woken: set[bool] = set()
         with self.lock:
@@ -195,6 +122,8 @@ class InFlight:
                     run.is_probe = True
                 if refused:
                     run.refusal = refused.get(task.id)
+                if starts:
+                    run.start_at = starts.get(task.id)
                 self.rows.add(run)
                 self.queues.put(run)
                 woken.add(run.kind.is_async)
@@ -202,6 +131,8 @@ class InFlight:
                 self.speed.begin()
         for is_async in woken:
             self._on_queued(is_async)
+        if starts:
+            self._on_planned()
 
     def add_items(self, runs: Sequence[Run]) -> None:
         """Queue runs of one sweep's items, which have no rows of their own."""
@@ -211,6 +142,34 @@ class InFlight:
             for run in runs:
                 self.queues.put(run)
         self._on_queued(runs[0].kind.is_async)
+        if runs[0].start_at is not None:
+            self._on_planned()
+
+    def release_planned(self) -> int | None:
+        """Let planned runs start whose moment has come; returns the next moment, if any."""
+        with self.lock:
+            ready = len(self.queues) - self.queues.planned
+            room = max(0, self.concurrency - len(self.running) - ready)
+            woken = self.queues.release(time.monotonic_ns() // 1_000, room=room)
+            next_at = None if self.queues.plan is None else self.queues.plan.next_at
+        for is_async in woken:
+            self._on_queued(is_async)
+        return next_at
+
+    def lapsed(self, load: KindLoad) -> tuple[int, int]:
+        """How many planned runs of a kind have lost their moments, and how many could start."""
+        with self.lock:
+            return load.lapsed, load.startable() if load.lapsed else 0
+
+    def plan_again(self, load: KindLoad, moments: Sequence[int]) -> int:
+        """Give the runs that lost their moments the next ones; returns how many were given."""
+        with self.lock:
+            given = moments[: load.lapsed]
+            if given and self.queues.plan is not None:
+                self.queues.plan.plan_again(load, given)
+        if given:
+            self._on_planned()
+        return len(given)
 
     def undisturbed(self, call: Callable[[], T]) -> T:
         """Call `call` while no run can end or be taken back; returns its result."""
@@ -246,7 +205,7 @@ class InFlight:
         had_lapsed = time.monotonic() > self.good_until
         self.good_until = good_until
         if had_lapsed:
-            self._made_room()
+            self.made_room()
 
     def end(self, run: Run, outcome: Outcome) -> bool:
         """Record the outcome of `run`; returns False if it is no longer running."""
@@ -256,7 +215,7 @@ class InFlight:
             is_first = self._end(run, outcome, time.monotonic())
         if is_first:
             self._on_ended()
-        self._made_room()
+        self.made_room()
         return True
 
     def take_ended(self, most: int) -> list[Run]:
@@ -275,7 +234,7 @@ class InFlight:
         with self.lock:
             self.ended.release(runs)
             self.rows.forget(runs)
-        if self.is_hungry:
+        if self.is_hungry or self.waits_for_lanes:
             self._on_hungry()
 
     def drop(self, numbers: Iterable[int]) -> list[Run]:
@@ -289,7 +248,7 @@ class InFlight:
         for run in dropped:
             if run.runner is not None:
                 run.runner.stop(run)
-        self._made_room()
+        self.made_room()
         return dropped
 
     def drop_kept(self, keeper: Keeper) -> None:
@@ -398,6 +357,8 @@ class InFlight:
         load.running += 1
         run.state = State.RUNNING
         run.began = now
+        for gauge in load.gauges:
+            gauge.began()
         if load.timeout is not None:
             run.deadline = now + load.timeout
         self.running[run.number] = run
@@ -405,21 +366,25 @@ class InFlight:
         return run
 
     def _end(self, run: Run, outcome: Outcome, now: float) -> bool:
-        """Record the outcome; returns whether it is the first that waits to be written."""
+        """Record the outcome; returns whether the finish must hear of it."""
         run.state = State.ENDED
         run.outcome = outcome
         seconds = now - run.began
         run.milliseconds = seconds * 1_000
         run.load.run_seconds += seconds
+        if run.load.trips and not (run.is_probe or isinstance(outcome, Snoozed)):
+            for trip in run.load.trips:
+                trip.ended(outcome)
+        for gauge in run.load.gauges:
+            gauge.ended(outcome, seconds)
         self._stopped_running(run)
         if run.keeper is not None:
             run.keeper.landed(run)
             return False
-        self.ended.waiting.append(run)
-        return len(self.ended.waiting) == 1
+        return self.ended.add(run, now)
 
-    def _made_room(self) -> None:
-        """A run ended outside its runner: wake the runners, as others may start in its place."""
+    def made_room(self) -> None:
+        """Wake the runners: a run ended elsewhere, or permits came, so others may start."""
         for is_async, ready in ((True, self.queues.asyncs), (False, self.queues.syncs)):
             if ready.queued:
                 self._on_queued(is_async)
@@ -432,6 +397,9 @@ class InFlight:
         load = run.load
         load.running -= 1
         load.ended += 1
+        load.give_back_permits()
+        for gauge in load.gauges:
+            gauge.stopped()
         if load.budget is not None:
             load.budget.give_back(self, load.kind.name)
 
@@ -457,8 +425,11 @@ class Capacity:
             if flight.is_halted or len(flight.ended) > MOST_ENDED:
                 return NO_ROOM
             # Queued items of sweeps do not take room from rows: the two take turns.
-            items = sum(load.queued for load in flight.loads.values() if not load.has_rows)
-            queued = len(flight.queues) - items
+            # Neither do planned runs, which have not begun to wait for room.
+            apart = sum(
+                load.planned if load.has_rows else load.queued for load in flight.loads.values()
+            )
+            queued = len(flight.queues) - apart
             speed = sum(load.per_second for load in flight.loads.values())
             free = self._free() - queued
             total = free + int(speed * AHEAD_SECONDS)
@@ -470,6 +441,8 @@ class Capacity:
                 for name, load in flight.loads.items()
                 if load.has_rows
             }
+            # What is planned starts later, and takes no room from the others.
+            total += sum(room[name] for name, load in flight.loads.items() if load.is_planned)
             return Room(total, {name: count for name, count in room.items() if count > 0})
 
     def room_for_items(self, kind: str) -> int:
@@ -481,7 +454,7 @@ class Capacity:
                 return 0
             free = load.limit - load.running - load.queued
             if load.is_rated:
-                return 0 if load.queued else max(0, free)
+                return load.room_ahead()
             ahead = free + int(load.per_second * AHEAD_SECONDS)
             return max(0, min(ahead, MOST_AHEAD - load.queued))
 

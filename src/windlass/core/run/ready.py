@@ -12,16 +12,23 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windlass.core.face import Site
+from windlass.core.run.gauge import Gauge
+from windlass.core.run.plan import StartPlan
+from windlass.core.run.trip import Trip
+from windlass.core.task.downstream import Limited
 from windlass.core.task.kind import CRON_KEY, Given, Kind
 from windlass.database.connection import Connection
+from windlass.value.bucket import BUCKETS
 from windlass.value.outcome import SUCCESS, Failed, Outcome, Succeeded, describe, judge
 from windlass.value.payload import encode_result
+from windlass.value.rate import LATE
 from windlass.value.task import Claimed
 
 if TYPE_CHECKING:
     import asyncio
 
     from windlass.core.run.log import RunLog
+    from windlass.core.run.permit import Pool
     from windlass.core.trace.recorder import PageSpan
 
 # A worker that has not asked again for this long no longer wants a slot.
@@ -93,6 +100,7 @@ class Budget:
 
 
 AHEAD_SECONDS = 0.2
+MOST_PLANNED = 1_000
 RATE_WINDOW = 0.05
 SPEED_WINDOW = 0.2
 LEAST_BUSY = 0.001
@@ -112,9 +120,21 @@ class KindLoad:
         # Whether a success without a result is deleted at once: without a key, and with one.
         self.forgets, self.forgets_named = not kind.terms.keep, kind.terms.keep == 0
         self.is_open = True
+        # Whether what was submitted to another system is asked for.
+        self.is_polled = True
         # Whether a breaker is about to open: nothing starts until that is written.
         self.is_tripped = False
         self.is_rated = kind.rate is not None
+        # How late a start may be, in microseconds: one that is later needs another moment.
+        self.late_after: float = LATE
+        # The names of its limits: its own, and those of its downstreams.
+        self.names = (kind.name, *(each.name for each in kind.downstreams))
+        limited: tuple[Limited, ...] = (kind, *kind.downstreams)
+        self.breakers = [(each.name, each.breaker) for each in limited if each.breaker is not None]
+        # The permits that each run needs, and the errors in a row that its runs count for.
+        self.pools: tuple[Pool, ...] = ()
+        self.trips: tuple[Trip, ...] = ()
+        self.gauges: tuple[Gauge, ...] = ()
         # Whether rows are taken only when they can start, as a loss costs too much.
         self.is_frail = kind.max_lost <= MOST_FRAIL
         self.limits(kind.concurrency, concurrency)
@@ -127,6 +147,9 @@ class KindLoad:
         self.observer: Observer | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.queued = 0
+        # How many of them wait for their moment, and how many of those have lost it.
+        self.planned = 0
+        self.lapsed = 0
         self.running = 0
         self.ended = 0
         self.per_second = 0.0
@@ -139,18 +162,72 @@ class KindLoad:
         self.has_own_limit = own is not None
         self.limit = min(own or concurrency, concurrency)
 
+    @property
+    def has_tripped(self) -> bool:
+        """Whether a breaker is open, or about to open, by what has ended here."""
+        return any(trip.is_tripped for trip in self.trips)
+
+    def take_permits(self, run: Run) -> bool:
+        """Whether a run may start now: no breaker stops it, and it has a permit of each pool."""
+        if self.has_tripped and not run.is_probe:
+            return False
+        return self.use_permits()
+
+    def use_permits(self) -> bool:
+        """Use a permit of each pool; False, and none is used, if one is missing."""
+        for index, pool in enumerate(self.pools):
+            if not pool.take():
+                for taken in self.pools[:index]:
+                    taken.give_back()
+                return False
+        return True
+
+    def give_back_permits(self) -> None:
+        for pool in self.pools:
+            pool.give_back()
+
     def room(self, total: int, *, free: int) -> int:
         """How many more of this kind could start soon, of `total` in all and `free` at once."""
         if not self.is_open:
             return 0
         total = min(total, free) if self.is_frail else total
         free = self.limit - self.running - self.queued
-        if self.is_rated or self.is_frail:
-            # Rows that wait would start later than the rate allows, or be lost with the worker.
+        if self.is_frail:
+            # Rows that wait would be lost with the worker.
             return 0 if self.queued else min(total, free)
+        if self.is_rated:
+            return self.room_ahead()
         if not self.has_own_limit:
             return total
         return min(total, free + int(self.per_second * AHEAD_SECONDS))
+
+    @property
+    def is_planned(self) -> bool:
+        """Whether its rows are fetched ahead of their moments."""
+        return self.is_rated and self.has_rows and not self.is_frail
+
+    def startable(self) -> int:
+        """How many more runs could start now."""
+        if not self.is_open or self.is_tripped or any(each.is_tripped for each in self.trips):
+            return 0
+        free = self.limit - self.running - (self.queued - self.planned)
+        permitted = (pool.free for pool in self.pools)
+        return max(0, min([free, *(each for each in permitted if each is not None)]))
+
+    def room_ahead(self) -> int:
+        """How many more runs of a kind with a rate could be planned."""
+        if self.lapsed or self.queued > self.planned:
+            # It cannot even start those whose moments have come.
+            return 0
+        return MOST_PLANNED - self.planned
+
+
+def has_limits(loads: Iterable[KindLoad]) -> bool:
+    """Whether a kind among them has a breaker, or a limit that holds for the whole fleet."""
+    return any(
+        load.breakers or load.kind.downstreams or load.kind.total_concurrency is not None
+        for load in loads
+    )
 
 
 class Room(NamedTuple):
@@ -252,6 +329,7 @@ class Run:
         "callback_tries",
         "deadline",
         "error",
+        "has_lane",
         "is_locked",
         "is_poison",
         "is_probe",
@@ -269,6 +347,7 @@ class Run:
         "page",
         "refusal",
         "runner",
+        "start_at",
         "state",
         "task",
         "turns",
@@ -279,7 +358,10 @@ class Run:
         self.task = task
         self.load = load
         self.kind = load.kind
+        self.has_lane = task.bucket >= BUCKETS
         self.state = State.QUEUED
+        # The moment that a rate reserved for its start, on the monotonic clock in microseconds.
+        self.start_at: int | None = None
         self.began = 0.0
         self.deadline: float | None = None
         self.milliseconds = 0.0
@@ -389,7 +471,10 @@ class ReadyQueue:
             load = queue[0].load
             if load.running >= load.limit or not load.is_open or load.is_tripped:
                 continue
+            if (load.pools or load.trips) and not load.take_permits(queue[0]):
+                continue
             if load.budget is not None and not load.budget.take(load.holder, rank[2], load.limit):
+                load.give_back_permits()
                 continue
             run = queue.popleft()
             self.queued -= 1
@@ -431,22 +516,42 @@ class Queues:
     def __init__(self) -> None:
         self.asyncs = ReadyQueue()
         self.syncs = ReadyQueue()
+        # Those whose moment has not come; made when there is one.
+        self.plan: StartPlan | None = None
 
     def __len__(self) -> int:
-        return self.asyncs.queued + self.syncs.queued
+        return self.asyncs.queued + self.syncs.queued + self.planned
+
+    @property
+    def planned(self) -> int:
+        return 0 if self.plan is None else len(self.plan)
 
     def __iter__(self) -> Iterator[Run]:
         for ready in (self.asyncs, self.syncs):
             for rank in ready.order:
                 yield from ready.queues[rank]
+        yield from self.plan or ()
 
     def put(self, run: Run) -> None:
         run.load.queued += 1
-        (self.asyncs if run.kind.is_async else self.syncs).put(run)
+        if run.start_at is None or run.start_at <= time.monotonic_ns() // 1_000:
+            (self.asyncs if run.kind.is_async else self.syncs).put(run)
+        else:
+            self.plan = self.plan or StartPlan()
+            self.plan.put(run)
+
+    def release(self, now: int, *, room: int) -> set[bool]:
+        """Let planned runs start whose moment has come; returns which runners to wake."""
+        due = [] if self.plan is None else self.plan.release(now, room=room)
+        for run in due:
+            (self.asyncs if run.kind.is_async else self.syncs).put(run)
+        return {run.kind.is_async for run in due}
 
     def drop(self, is_meant: Callable[[Run], bool]) -> list[Run]:
         """Remove and return all runs that are meant."""
         dropped = self.asyncs.drop(is_meant) + self.syncs.drop(is_meant)
+        if self.plan is not None:
+            dropped += self.plan.drop(is_meant)
         for run in dropped:
             run.load.queued -= 1
         return dropped

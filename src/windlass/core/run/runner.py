@@ -20,6 +20,10 @@ from windlass.value.outcome import SUCCESS, Outcome
 
 SLICE_SECONDS = 0.005
 IDLE_THREAD_SECONDS = 30.0
+# Planned starts are at most this far apart, so that a fast rate does not wake for each of them.
+TOGETHER_SECONDS = 0.010
+PLAN_AGAIN_SECONDS = 0.05
+NOTHING_PLANNED_SECONDS = 60.0
 
 
 class Coroutines:
@@ -281,3 +285,21 @@ class Watch(Loop):
             if self._in_flight.end(run, failure(run, late(run))) and run.runner is not None:
                 run.runner.stop(run)
         return self._pause
+
+
+class Pacer(Loop):
+    """Lets planned runs start at their moments, and has those planned again that lost them."""
+
+    name = "pacer"
+
+    def __init__(self, in_flight: InFlight, *, plan_again: Callable[[], bool]) -> None:
+        super().__init__()
+        self._in_flight = in_flight
+        self._plan_again = plan_again
+
+    def tick(self) -> float:
+        next_at = self._in_flight.release_planned()
+        pause = PLAN_AGAIN_SECONDS if self._plan_again() else NOTHING_PLANNED_SECONDS
+        if next_at is not None:
+            pause = min(pause, max(TOGETHER_SECONDS, next_at / 1e6 - time.monotonic()))
+        return pause

@@ -52,6 +52,7 @@ from windlass.core.shard.store.move import Seen
 from windlass.core.shard.store.shard import Journal
 from windlass.core.task.store import gone as traces
 from windlass.database.connection import Connection
+from windlass.value.bucket import home_name
 from windlass.value.shard import Roster
 from windlass.value.status import Status
 
@@ -144,8 +145,8 @@ class Mover:
 
     def _target(self, row: Seen) -> Shard | None:
         """The shard where a row belongs, if that is another one."""
-        if row.key is not None:
-            home = self._fleet.home(row.kind, row.key)
+        if row.home is not None:
+            home = self._fleet.home(row.kind, row.home)
             return None if home is self._source else home
         if not self._fleet.roster.is_draining(self._source.ring):
             return None
@@ -334,6 +335,8 @@ class Mover:
 
 def _belongs(roster: Roster, target: Shard, row: Values) -> bool:
     """Whether a row belongs to `target`, by the roster that its copy is written under."""
-    if row["task_key"] is None:
+    lane = row.get("lane")
+    key = row["task_key"] if lane is None else home_name(lane)
+    if key is None:
         return not roster.is_draining(target.ring)
-    return roster.home(row["kind"], row["task_key"]) == target.ring
+    return roster.home(row["kind"], key) == target.ring

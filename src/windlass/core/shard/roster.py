@@ -191,14 +191,14 @@ def _copy_switches(source: Shard, target: Shard) -> None:
     dialect = target.database.dialect
 
     def work(connection: Connection) -> None:
-        for name, found in switches.items():
+        for name, found in switches.rows.items():
 
             def decide(before: Switch, found: Switch = found) -> Switch:
                 return replace(found, breaker=before.breaker, has_odd_breaker=False)
 
             limit_store.change_switch(connection, dialect, name, decide)
 
-    if switches:
+    if switches.rows:
         target.database.write(work)
 
 

@@ -21,7 +21,8 @@ from windlass.core.task.kind import Kind
 from windlass.core.task.store import task
 from windlass.database.connection import is_alike, joined
 from windlass.database.database import first_line
-from windlass.errors import BadConnection, DatabaseUnavailable, DuplicateKey
+from windlass.errors import BadConnection, BadInput, DatabaseUnavailable, DuplicateKey
+from windlass.value.bucket import home_name
 from windlass.value.shard import Roster
 from windlass.value.task import Call
 
@@ -36,18 +37,41 @@ class Router:
         self, kind: Kind, calls: Sequence[Call], how: How, *, new: set[int] | None = None
     ) -> list[int]:
         """Write a row for each call; the ids, in order. `new` gets the ids of new rows."""
+        if kind.lane is not None or how.lane is not None:
+            calls = self._laned(kind, calls, how)
         single = self._fleet.single
         if single is not None:
             return single.enqueue.submit(kind, calls, how, new=new)
         if how.conn is not None:
             shard = self.shard_of(how.conn)
             return self._fleet.keyed(lambda: self._join(shard, kind, calls, how, new=new))
-        if calls[0].key is not None:
+        if _has_home(calls):
             return self._submit_keyed(kind, calls, how, new=new)
         ids = self._submit_anywhere(kind, calls, how)
         if new is not None:
             new.update(ids)
         return ids
+
+    def _laned(self, kind: Kind, calls: Sequence[Call], how: How) -> list[Call]:
+        """The calls with their lanes: the lane of `how`, or else as the kind declares it."""
+        laned = [
+            call._replace(lane=how.lane or kind.lane_of(call.args, call.kwargs)) for call in calls
+        ]
+        keyed = next((each for each in laned if each.lane and each.key is not None), None)
+        if keyed is None:
+            return laned
+        what = f"kind {kind.name!r}: key {keyed.key!r} and lane {keyed.lane!r}"
+        if how.on_conflict == "replace":
+            raise BadInput(
+                f'{what}: on_conflict="replace" would move a task to another place in its lane; '
+                'use "skip" or "raise"'
+            )
+        if self._fleet.single is None:
+            raise BadInput(
+                f"{what} may belong to different shards, where neither could be kept; give a key "
+                "or a lane"
+            )
+        return laned
 
     def _submit_anywhere(self, kind: Kind, calls: Sequence[Call], how: How) -> list[int]:
         """Write all rows into one shard, in one transaction; if it is down, into the next one."""
@@ -124,7 +148,7 @@ class Router:
             shard.failed(problem)
             raise
         except OUTAGES as problem:
-            what = f"kind {kind.name!r}: key {calls[0].key!r} belongs to"
+            what = f"kind {kind.name!r}: {_named(calls[0])} belongs to"
             raise shard.unavailable(what, problem) from problem
 
     @staticmethod
@@ -146,7 +170,9 @@ class Router:
         self, kind: Kind, calls: Sequence[Call], groups: dict[Target, list[int]]
     ) -> None:
         for (shard, _), indexes in groups.items():
-            keys = {str(calls[index].key) for index in indexes}
+            keys = {key for index in indexes if (key := calls[index].key) is not None}
+            if not keys:
+                continue
             look = partial(
                 task.find_keys, dialect=shard.database.dialect, kind=kind.name, keys=keys
             )
@@ -157,7 +183,7 @@ class Router:
         self, roster: Roster, kind: Kind, calls: Sequence[Call], *, unless: Container[int] = ()
     ) -> dict[Target, list[int]]:
         """Which calls go to which shard: their home, unless their key is still in another shard."""
-        keys = {index: str(call.key) for index, call in enumerate(calls) if index not in unless}
+        keys = {index: _home(call) for index, call in enumerate(calls) if index not in unless}
         targets = targets_of(self._fleet, roster, kind.name, keys.values())
         groups: dict[Target, list[int]] = {}
         for index, key in keys.items():
@@ -176,7 +202,7 @@ class Router:
         """Write rows in the caller's transaction: all keys must belong to its shard."""
         roster = self._fleet.roster
         guard = self._fleet.guard(shard, roster.number)
-        if calls[0].key is None:
+        if not _has_home(calls):
             if shard.ring not in roster.needed:
                 raise BadConnection(
                     f"conn is on {shard.name}, which was drained and takes no tasks; "
@@ -188,8 +214,9 @@ class Router:
             chosen = [calls[index] for index in indexes]
             if target.shard is not shard:
                 raise BadConnection(
-                    f"kind {kind.name!r}: key {chosen[0].key!r} belongs to {target.shard.name}, "
-                    f"but conn is on {shard.name}; enqueue it without conn, or without a key"
+                    f"kind {kind.name!r}: {_named(chosen[0])} belongs to {target.shard.name}, "
+                    f"but conn is on {shard.name}; enqueue it without conn, or without a "
+                    f"{'key' if chosen[0].lane is None else 'lane'}"
                 )
             write = shard.enqueue.meet
             if target.is_home:
@@ -212,6 +239,22 @@ class Router:
             f"conn is not a connection to a shard of this app ({names}); a task can only join a "
             "transaction in one of its shards"
         )
+
+
+def _has_home(calls: Sequence[Call]) -> bool:
+    """Whether the shard of these calls is decided by their keys, or by their lanes."""
+    return calls[0].key is not None or any(call.lane is not None for call in calls)
+
+
+def _home(call: Call) -> str:
+    """The key that decides about the shard. A call without any may go to any shard."""
+    if call.lane is not None:
+        return home_name(call.lane)
+    return str(call.key)
+
+
+def _named(call: Call) -> str:
+    return f"key {call.key!r}" if call.lane is None else f"lane {call.lane!r}"
 
 
 class Target(NamedTuple):

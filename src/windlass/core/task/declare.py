@@ -12,7 +12,7 @@ from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast
 import msgspec
 
 from windlass.clock import from_datetime
-from windlass.core.task.kind import Kind
+from windlass.core.task.kind import Kind, check_may_have_lanes
 from windlass.errors import (
     BadArgument,
     BadInput,
@@ -21,6 +21,7 @@ from windlass.errors import (
     TaskFailed,
     TaskNotFound,
 )
+from windlass.value.bucket import check_lane
 from windlass.value.duration import Duration, parse_duration, seconds_of
 from windlass.value.payload import Carrier
 from windlass.value.status import Status
@@ -43,6 +44,7 @@ class How:
     """How to enqueue: all options that are not arguments of the handler."""
 
     key: str | None = None
+    lane: str | None = None
     delay: int | None = None
     at: int | None = None
     priority: int | None = None
@@ -206,6 +208,7 @@ class Enqueue(Generic[P, R]):
         self,
         *,
         key: str | None = None,
+        lane: str | None = None,
         delay: Duration | None = None,
         at: datetime | None = None,
         priority: int | None = None,
@@ -216,7 +219,8 @@ class Enqueue(Generic[P, R]):
 
         `key` is unique within the kind. If a task has it already, `on_conflict="skip"` returns that
         task, "raise" raises DuplicateKey, and "replace" replaces the task unless it is running.
-        `delay` or `at` says when to start. `conn` joins the caller's transaction.
+        `delay` or `at` says when to start. `conn` joins the caller's transaction. Tasks of one
+        `lane` run in the order of their due times, at most `per_lane` of them at once.
         """
         name, what = self._kind.name, f"kind {self._kind.name!r}"
         how = self._how.changed(
@@ -228,6 +232,9 @@ class Enqueue(Generic[P, R]):
                     f'{what}: on_conflict={on_conflict!r} is not one of "skip", "raise", "replace"'
                 )
             how = replace(how, on_conflict=on_conflict)
+        if lane is not None:
+            how = replace(how, lane=check_lane(name, lane))
+            check_may_have_lanes(self._kind)
         return Enqueue(self._app, self._kind, how)
 
     def _call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Call:

@@ -13,16 +13,16 @@ from windlass.core.task.current import is_running
 from windlass.core.task.declare import How
 from windlass.core.task.fate import LOST, Fate
 from windlass.core.task.kind import Kind
-from windlass.core.task.store import gone
+from windlass.core.task.store import gone, lane
 from windlass.core.task.store import task as store
 from windlass.core.wake.bell import Bell
 from windlass.database.connection import Connection, joined
 from windlass.database.database import TRIES, Database, DatabaseError, Numbers
 from windlass.database.dialect.base import Executor
 from windlass.errors import DatabaseUnavailable, DuplicateKey, PastTime
-from windlass.value.bucket import bucket_of
+from windlass.value.bucket import bucket_of, bucket_of_lane, lane_number, place_of
 from windlass.value.status import Status
-from windlass.value.task import Call, NewTask
+from windlass.value.task import Call, NewLaneTask, NewTask
 
 PAST_ALLOWED = SECOND
 INSERT_TRIES = 5
@@ -176,7 +176,7 @@ class TaskWriter:
         Also False if the answer was lost: a transaction must find out whether it was written.
         """
         dialect = self.database.dialect
-        if not dialect.commits_alone:
+        if not dialect.commits_alone or isinstance(row, NewLaneTask):
             return False
         notify = self.bell.is_due()
 
@@ -196,6 +196,8 @@ class TaskWriter:
         return self.database.single(once)
 
     def _order(self, kind: Kind, calls: Sequence[Call], how: How) -> Order:
+        if any(call.lane is not None for call in calls):
+            self.database.schema.need(lane.TABLES, "a lane")
         encode, largest = kind.arguments.encode, self.max_payload
         payloads = [
             encode(call.args, call.kwargs, largest=largest, trace=how.trace) for call in calls
@@ -218,10 +220,48 @@ class TaskWriter:
                 payload,
                 created_at + index,
             )
+            if call.lane is None
+            else self._laned(
+                kind,
+                call,
+                call.lane,
+                number=number,
+                priority=priority,
+                due_at=due_at + index,
+                payload=payload,
+                created_at=created_at + index,
+            )
             for index, (number, call, payload) in enumerate(
                 zip(numbers, order.calls, order.payloads, strict=True)
             )
         ]
+
+    @staticmethod
+    def _laned(
+        kind: Kind,
+        call: Call,
+        name: str,
+        *,
+        number: int,
+        priority: int,
+        due_at: int,
+        payload: str,
+        created_at: int,
+    ) -> NewTask:
+        """A row of a lane, in the bucket of its lane."""
+        number_of_lane = lane_number(kind.name, name)
+        return NewLaneTask(
+            number,
+            kind.name,
+            call.key,
+            bucket_of_lane(number_of_lane),
+            priority,
+            due_at,
+            payload,
+            created_at,
+            name,
+            place_of(number_of_lane),
+        )
 
     def _write(
         self,

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from typing import Any, TypedDict, TypeVar, cast, get_type_hints
 
 from windlass.core.meter import Meter
+from windlass.core.task.downstream import Downstream, DownstreamOption, given_downstreams
 from windlass.core.task.hook import Hooks
-from windlass.errors import BadArgument, BadDeclaration, DuplicateKind, Unknown, UnknownKind
+from windlass.errors import (
+    BadArgument,
+    BadDeclaration,
+    BadInput,
+    DuplicateKind,
+    Unknown,
+    UnknownKind,
+)
 from windlass.value.breaker import BreakerTerms, parse_breaker
+from windlass.value.bucket import NO_LANE_TERMS, LaneFunction, LaneTerms, OnFailure, lane_terms
+from windlass.value.calendar.window import Window, parse_window
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.outcome import Misfit
@@ -19,8 +29,15 @@ from windlass.value.payload import Arguments, result_decoder
 from windlass.value.period import Period
 from windlass.value.rate import parse_rate
 from windlass.value.retry import Backoff, Retries, retry_policy
-from windlass.value.task import KEEP_FAILED, Claimed, Terms, check_priority
-from windlass.value.window import Window, parse_window
+from windlass.value.task import (
+    EVERYTHING,
+    GROUP,
+    KEEP_FAILED,
+    RESERVED,
+    Claimed,
+    Terms,
+    check_priority,
+)
 
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,9 +72,16 @@ class Kind:
     breaker: BreakerTerms | None = None
     # How old its oldest due row may be before that is a problem; None: as the app says.
     late_after: int | None = None
+    # Its group: kinds that operators pause together.
+    group: str | None = None
     # What it promises: how long after its due time a run is done, or how long a round or a flow
     # run takes. None: nothing. The promise of a rolling kind is its period.
     within: int | None = None
+    # How many run at once in the whole fleet; `concurrency` is for each process.
+    total_concurrency: int | None = None
+    # The systems that it calls: as given, and as the registry knows them.
+    calls: tuple[Downstream | str, ...] = ()
+    downstreams: tuple[Downstream, ...] = ()
     # The face that declared it, and that face's own options.
     face: str = "task"
     face_terms: Any = None
@@ -67,6 +91,17 @@ class Kind:
     hands_over: bool = False
     # How many records of a run's log are kept; 0: none.
     logs: int = 0
+    # What it says about lanes; None: nothing.
+    lane: LaneTerms | None = None
+
+    @property
+    def lanes(self) -> LaneTerms:
+        """How the rows of its lanes run."""
+        return NO_LANE_TERMS if self.lane is None else self.lane
+
+    def lane_of(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> str | None:
+        """The lane of a call, by the declaration."""
+        return self.lanes.lane_of(self.name, self.arguments.signature, args, kwargs)
 
     def given(self, task: Claimed, *, turns: bool) -> Given:
         """What the handler gets: an item its code, a cron nothing, a task its arguments."""
@@ -103,9 +138,11 @@ class CommonOptions(TypedDict, total=False):
     name: str | None
     timeout: Duration | None
     max_lost: int
-    window: str | None
+    window: str | Window | None
     breaker: str | None
     late_after: Duration | None
+    downstream: DownstreamOption
+    group: str | None
 
 
 class PromiseOptions(TypedDict, total=False):
@@ -125,10 +162,28 @@ class SpeedOptions(TypedDict, total=False):
     """The options of kinds with many rows."""
 
     concurrency: int | None
+    total_concurrency: int | None
     rate: str | None
 
 
-class TaskOptions(CommonOptions, PromiseOptions, RetryOptions, SpeedOptions, total=False):
+class LaneOptions(TypedDict, total=False):
+    """The options of kinds whose rows run in lanes."""
+
+    lane: LaneFunction | None
+    per_lane: int
+    on_failure: OnFailure
+    fair: bool
+
+
+# Why other declarations refuse the options of lanes.
+NO_LANES = dict.fromkeys(
+    LaneOptions.__annotations__, "only tasks have lanes, because their rows run once and then end"
+)
+
+
+class TaskOptions(
+    CommonOptions, PromiseOptions, RetryOptions, SpeedOptions, LaneOptions, total=False
+):
     """The options of a task."""
 
     priority: int
@@ -161,11 +216,18 @@ class Options:
     keep_failed: Duration | None = None
     max_lost: int = 3
     finish_timeout: Duration = "5s"
-    window: str | None = None
+    window: str | Window | None = None
     breaker: str | None = None
     late_after: Duration | None = None
+    group: str | None = None
     within: Duration | None = None
+    downstream: DownstreamOption = None
+    total_concurrency: int | None = None
     logs: int = 0
+    lane: LaneFunction | None = None
+    per_lane: int = 1
+    on_failure: OnFailure = "hold"
+    fair: bool = False
     schedule: Schedule | None = None
     period: Period | None = None
     face: str = "task"
@@ -249,12 +311,23 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         window=_optional(parse_window, options.window, f"{what}: window"),
         breaker=_optional(parse_breaker, options.breaker, f"{what}: breaker"),
         late_after=optional_duration(options.late_after, f"{what}: late_after"),
+        group=check_group(options.group, f"{what}: group"),
         within=optional_duration(options.within, f"{what}: within"),
+        total_concurrency=positive(options.total_concurrency, f"{what}: total_concurrency"),
+        calls=given_downstreams(name, options.downstream),
         face=options.face,
         face_terms=options.face_terms,
         has_rows=options.has_rows,
         hands_over=options.hands_over,
         logs=_logs(name, options.logs),
+        lane=lane_terms(
+            name,
+            arguments.signature,
+            of=options.lane,
+            per_lane=options.per_lane,
+            on_failure=options.on_failure,
+            fair=options.fair,
+        ),
     )
 
 
@@ -267,14 +340,57 @@ class Registry:
     templates: dict[str, Kind] = field(default_factory=dict)
     # Internal kinds that every worker serves.
     own: dict[str, Kind] = field(default_factory=dict)
+    downstreams: dict[str, Downstream] = field(default_factory=dict)
     hooks: Hooks = field(default_factory=Hooks)
     # Counts for metrics; None if nobody asks for them.
     meter: Meter | None = None
 
-    def add(self, kind: Kind) -> None:
+    def add(self, kind: Kind) -> Kind:
+        """Add a kind, and return it with its downstreams."""
+        _check_is_free(kind.name)
         if kind.name in self.kinds:
             raise DuplicateKind(kind.name)
+        if kind.name in self.downstreams:
+            raise BadDeclaration(
+                f"kind {kind.name!r}: a downstream has this name; give one of them another name"
+            )
+        if kind.calls:
+            called = tuple(self._downstream(kind.name, given) for given in kind.calls)
+            # What a downstream answers over HTTP says how much it can bear.
+            terms = replace(kind.terms, heeds_http=True)
+            kind = replace(kind, downstreams=called, terms=terms)
         self.kinds[kind.name] = kind
+        return kind
+
+    def add_downstream(self, downstream: Downstream) -> Downstream:
+        name = downstream.name
+        if name in self.downstreams or name in self.kinds:
+            what = "downstream" if name in self.downstreams else "kind"
+            raise BadDeclaration(
+                f"downstream {name!r}: a {what} has this name already; give another name"
+            )
+        self.downstreams[name] = downstream
+        return downstream
+
+    def limited(self, name: str) -> Kind | Downstream:
+        """The kind or the downstream of that name: what an operator can pause."""
+        found = self.downstreams.get(name)
+        if found is not None:
+            return found
+        if name not in self.kinds and self.downstreams:
+            raise UnknownKind(name, [*self.kinds, *self.downstreams])
+        return self.get(name)
+
+    def _downstream(self, kind: str, given: Downstream | str) -> Downstream:
+        name = given if isinstance(given, str) else given.name
+        found = self.downstreams.get(name)
+        if found is None or (found is not given and not isinstance(given, str)):
+            known = ", ".join(sorted(self.downstreams)) or "none"
+            raise BadDeclaration(
+                f"kind {kind!r}: {name!r} is not a downstream of this app; declare it first with "
+                f"app.downstream({name!r}, ...); known: {known}"
+            )
+        return found
 
     def of_face(self, name: str, face: str, *, what: str) -> Kind:
         """The kind of that name; if it has another face, the error says that it is not `what`."""
@@ -291,6 +407,15 @@ class Registry:
             raise UnknownKind(name, list(self.kinds))
         return found
 
+    @property
+    def groups(self) -> dict[str, list[str]]:
+        """The groups, each with the names of its kinds; both sorted."""
+        found: dict[str, list[str]] = {}
+        for name, kind in sorted(self.kinds.items()):
+            if kind.group is not None:
+                found.setdefault(kind.group, []).append(name)
+        return dict(sorted(found.items()))
+
     def chosen(self, names: list[str] | None) -> dict[str, Kind]:
         """The named kinds, or all of them."""
         if not names:
@@ -298,15 +423,59 @@ class Registry:
         return {name: self.get(name) for name in names}
 
 
-def check_kind_name(name: object) -> None:
+def check_kind_name(name: object, what: str = "kind") -> None:
     if not isinstance(name, str) or not name.strip() or name != name.strip():
         raise BadDeclaration(
-            f"a kind cannot be named {name!r}; give a name without spaces around it"
+            f"a {what} cannot be named {name!r}; give a name without spaces around it"
         )
     if len(name) > LONGEST_NAME or not name.isprintable():
         raise BadDeclaration(
-            f"kind name {name[:40]!r}... is not valid; at most {LONGEST_NAME} printable characters"
+            f"{what} name {name[:40]!r}... is not valid; at most {LONGEST_NAME} printable "
+            "characters"
         )
+
+
+def _check_is_free(name: str) -> None:
+    """Refuse names that the switches of everything and of groups have, and our own."""
+    taken = (GROUP, RESERVED)
+    if name == EVERYTHING or name.startswith(taken):
+        raise BadDeclaration(
+            f"a kind cannot be named {name!r}; {EVERYTHING!r} and names that begin with "
+            f"{GROUP!r} or {RESERVED!r} are taken"
+        )
+
+
+def check_group(given: object, what: str) -> str | None:
+    """The name of a group, or None."""
+    if given is None:
+        return None
+    longest = LONGEST_NAME - len(GROUP)
+    if (
+        not isinstance(given, str)
+        or not given
+        or given != given.strip()
+        or not given.isprintable()
+        or len(given) > longest
+    ):
+        shown = f"{given[:40]!r}..." if isinstance(given, str) and len(given) > 40 else f"{given!r}"
+        raise BadDeclaration(
+            f"{what}={shown} is not the name of a group; give at most {longest} printable "
+            "characters without spaces around them"
+        )
+    return given
+
+
+def check_may_have_lanes(kind: Kind) -> None:
+    """Refuse a lane for a kind whose rows do not run once and then end."""
+    if kind.schedule is not None:
+        why = "a cron has one row, which never runs beside itself"
+    elif kind.hands_over:
+        why = "another system runs its tasks, so a lane here cannot hold them"
+    elif kind.face != "task":
+        why = f"only tasks have lanes, and it is a {kind.face}"
+    else:
+        return
+    raise BadInput(f"kind {kind.name!r} cannot have lanes: {why}; leave out lane")
 
 
 def check_no_required_arguments(name: str, arguments: Arguments) -> None:
@@ -332,7 +501,7 @@ def _logs(name: str, given: object) -> int:
     return given
 
 
-def _optional(parse: Callable[..., T], given: str | None, what: str) -> T | None:
+def _optional(parse: Callable[..., T], given: object, what: str) -> T | None:
     return None if given is None else parse(given, what=what)
 
 

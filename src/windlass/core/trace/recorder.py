@@ -377,4 +377,6 @@ def _item_facts(task: Claimed, key: str | None) -> dict[str, str | int | float |
 def _told(outcome: Outcome | None) -> str:
     if isinstance(outcome, Cancelled) and outcome.is_skipped:
         return "skipped"
+    if isinstance(outcome, Snoozed) and outcome.overload is not None:
+        return "overloaded"
     return STOPPED if outcome is None else OUTCOMES[type(outcome)]

@@ -7,10 +7,10 @@ run on a caller's own driver connection.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 from sqlalchemy import (
@@ -30,6 +30,7 @@ from sqlalchemy.exc import DBAPIError
 
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
+from windlass.database.dialect.lane import Executor, LaneStatements, document, encode
 from windlass.database.dialect.qualify import Qualify, qualifier
 from windlass.database.dialect.statement import columns_of
 from windlass.database.gone import Gone
@@ -41,16 +42,12 @@ from windlass.value.task import Claimed, NewTask
 
 # Numbers are taken in blocks of this size.
 BLOCK = 64
+# Used by all stores, wherever they are.
+__all__ = ["Executor", "document", "encode"]
+
 ENDLESS = 1 << 15
 
 Rows = TypeVar("Rows", bound=Select[Any])
-
-encode = msgspec.json.Encoder().encode
-
-
-def document(rows: object) -> str:
-    """Rows as one parameter."""
-    return encode(rows).decode()
 
 
 class Tier(NamedTuple):
@@ -98,13 +95,7 @@ class Login(NamedTuple):
     tls: str | None = None
 
 
-class Executor(Protocol):
-    """Runs statements: a SQLAlchemy connection, or an adapter for a driver's connection."""
-
-    def execute(self, statement: TextClause, parameters: Mapping[str, Any]) -> Any: ...
-
-
-class Dialect(ABC):
+class Dialect(LaneStatements):
     """One database. `insert`, `change` and `remove` return the ids of the rows they touched.
 
     A claim takes two statements, because not every database can return old values from an update.
@@ -193,6 +184,7 @@ class Dialect(ABC):
                 returning=self.returning,
             )
         )
+        self.prepare_lanes()
         counts = self.rows("counts", **columns_of(Count))
         self._count = self.often(sql.COUNT.format(rows=counts, added=self.added()))
         changed = sql.CHANGED.format(

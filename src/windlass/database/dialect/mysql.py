@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from inspect import signature
+from operator import itemgetter
 from typing import Any
 
 import msgspec
@@ -34,7 +35,7 @@ from windlass.database.dialect.mysql_server import EXPLAIN, HOLD_T, Server, iden
 from windlass.database.gone import traces_of
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
-from windlass.value.task import NewTask
+from windlass.value.task import NewLaneTask, NewTask
 
 # Both servers accept this form of a shared lock.
 SHARED = "lock in share mode"
@@ -46,8 +47,35 @@ TAKE_NUMBERS = text(
 TYPES = {int: "bigint", str: "varchar(255)", sql.LongText: "mediumtext"}
 
 HINT = "force index (windlass_task_due)"
-READ = text(sql.PICK.replace(sql.COLUMNS, f"json_array({sql.COLUMNS})").format(hint=HINT, lock=""))
+LANE_HINT = "force index (windlass_task_lane)"
+# In a recursive part, or joined to a list, it would read all rows of a kind: it needs known values.
+LANE_CHUNK = 256
+LANE_STEPS = 64
+LANES = text(f"""
+select lane_place from windlass_task {LANE_HINT}
+where kind = :kind and status = 0 and lane_place between :first and :last and due_at is not null
+order by lane_place limit {LANE_CHUNK}
+""")
+AT_PLACES = """
+select lane_place, id from windlass_task {hint}
+where kind = :kind and status = :status and lane_place in ({places}) and due_at is not null
+"""
+FIRST_AT = """(
+    select id from windlass_task {hint}
+    where kind = :kind and status = 0 and lane_place = {place} and due_at is not null
+    order by due_at, id limit 1
+)"""
+LANES_AT_ONCE = 100
 Picked = tuple[int, str, str | None, int, int, str, int, int, int | None, int, int | None]
+# The columns of a row as one JSON array. Joining its parts costs the server less than `json_array`.
+LINE = """concat('[', id, ',', json_quote(kind), ',', coalesce(json_quote(task_key), 'null'), ',',
+    priority, ',', due_at, ',', json_quote(payload), ',', attempt, ',', lost, ',',
+    coalesce(started_at, 'null'), ',', bucket, ',', coalesce(flow_id, 'null'), ']')"""
+READ = sql.PICK.replace(sql.COLUMNS, f"{LINE} as line").format(hint=HINT, lock="")
+READ_LINES = text(READ)
+# One line for all rows: for each row, the driver takes longer than the server.
+READ_PAGE = text(f"select count(*), group_concat(line) from ({READ}) as page")
+DUE_AT = itemgetter(4)
 ROWS = msgspec.json.Decoder(list[Picked])
 
 # Row by row by id, in the order of the list: scanning a small table would lock all of it.
@@ -72,6 +100,8 @@ REMOVE_AS_TAKEN = f"delete t from {BY_FENCE} where {{as_taken}} listed.fence"
 OFFER = text(f"update {BY_ID} set t.batch = 0 where t.status = 0 and t.batch is null")
 REMOVE_OFFERS = text("delete t from " + BY_ID_OF.format(table="windlass_offer", id="task_id"))
 GOING = text(f"select t.id from {BY_ID} where t.prune_at = {GOES}")
+SAVEPOINT = text("savepoint windlass_touch")
+ROLL_BACK = text("rollback to savepoint windlass_touch")
 LOWEST = -32_769
 FIRST_TIER = """(
     select kind, priority, due_at from windlass_task force index (windlass_task_due)
@@ -127,11 +157,17 @@ class MySQL(Dialect):
     missing = (1046, 1146)
 
     hint = HINT
+    lane_hint = LANE_HINT
     change_text, visit_text, remove_text = CHANGE, VISIT, REMOVE_AS_TAKEN
     of_task = "t."
     unless_there = "on duplicate key update id = windlass_task.id"
     returning = ""
     clock_text = "select timestampdiff(microsecond, '1970-01-01', utc_timestamp(6))"
+
+    def __init__(self) -> None:
+        super().__init__()
+        # The kinds whose rows did not fit into one line; they are read row by row.
+        self._wide: set[str] = set()
 
     def engine_options(self, url: URL, bounds: Bounds) -> dict[str, Any]:
         return {
@@ -222,11 +258,65 @@ class MySQL(Dialect):
 
     def insert(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
         executor.execute(self._insert, {"inserts": document(rows)})
+        return self._inserted(executor, rows)
+
+    def _inserted(self, executor: Executor, rows: Sequence[NewTask]) -> set[int]:
+        """The ids of those of the rows that are there."""
         if all(row.task_key is None for row in rows):
             return {row.id for row in rows}
         ids, parameters = self.ids(row.id for row in rows)
         found = executor.execute(text(f"select id from windlass_task where id {ids}"), parameters)
         return {row[0] for row in found.fetchall()}
+
+    def insert_laned(self, executor: Executor, rows: Sequence[NewLaneTask]) -> set[int]:
+        executor.execute(self._insert_laned, {"inserts": document(rows)})
+        return self._inserted(executor, rows)
+
+    def lanes(
+        self, connection: Connection, kind: str, places: range, *, limit: int
+    ) -> tuple[list[int], bool]:
+        found: dict[int, None] = {}
+        asked = {"kind": kind, "first": places.start, "last": places.stop - 1}
+        for _ in range(LANE_STEPS):
+            chunk = list(connection.scalars(LANES, asked)) if places else []
+            found.update(dict.fromkeys(chunk))
+            if len(chunk) < LANE_CHUNK:
+                return list(found)[:limit], len(found) <= limit
+            if len(found) >= limit:
+                break
+            # Past all rows of the last lane.
+            asked["first"] = chunk[-1] + 1
+        return list(found)[:limit], False
+
+    def heads(self, connection: Connection, kind: str, numbers: Collection[int]) -> list[int]:
+        given = list(numbers)
+        found: list[int] = []
+        for begin in range(0, len(given), LANES_AT_ONCE):
+            found += self._heads_of(connection, kind, given[begin : begin + LANES_AT_ONCE])
+        return found
+
+    def _heads_of(self, connection: Connection, kind: str, numbers: list[int]) -> list[int]:
+        both = [place for number in numbers for place in (2 * number, 2 * number + 1)]
+        running = self._at_places(connection, kind, both, status=1)
+        busy = {place >> 1 for place, _ in running}
+        free = [number for number in numbers if number not in busy]
+        held = self._at_places(connection, kind, [2 * number for number in free], status=0)
+        holding = {place >> 1: row for place, row in held}
+        others = [number for number in free if number not in holding]
+        if not others:
+            return list(holding.values())
+        parts = (FIRST_AT.format(hint=self.lane_hint, place=2 * number + 1) for number in others)
+        first = connection.scalars(text(" union all ".join(parts)), {"kind": kind})
+        return [*holding.values(), *first]
+
+    def _at_places(
+        self, connection: Connection, kind: str, places: list[int], *, status: int
+    ) -> list[tuple[int, int]]:
+        if not places:
+            return []
+        statement = AT_PLACES.format(hint=self.lane_hint, places=", ".join(map(str, places)))
+        rows = connection.execute(text(statement), {"kind": kind, "status": status})
+        return [(place, number) for place, number in rows]
 
     def ensure_all(
         self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
@@ -269,8 +359,14 @@ class MySQL(Dialect):
 
     def read(self, connection: Connection, tier: Tier, most: Most) -> list[Sequence[Any]]:
         # One JSON column: decoding separate columns takes the driver longer than all the rest.
-        rows = tuples(connection.execute(READ, wanted(tier, most)))
-        return list(ROWS.decode("[" + ",".join([row[0] for row in rows]) + "]"))
+        asked = wanted(tier, most)
+        if self.server == "mysql" and tier.kind not in self._wide:
+            rows = _page(connection, asked)
+            if rows is not None:
+                return rows
+            self._wide.add(tier.kind)
+        lines = tuples(connection.execute(READ_LINES, asked))
+        return list(ROWS.decode("[" + ",".join([line[0] for line in lines]) + "]"))
 
     def give_up(self, connection: Connection, ids: Collection[int]) -> None:
         connection.execute(OFFER, {"ids": document(sorted(ids))})
@@ -327,15 +423,25 @@ class MySQL(Dialect):
         return {row[0]: row[2] for row in rows.fetchall() if fences[row[0]] == row[1]}
 
 
+def _page(connection: Connection, asked: dict[str, Any]) -> list[Sequence[Any]] | None:
+    """All rows of a read, sent as one line; None if the server cut it off as too long."""
+    count, lines = tuples(connection.execute(READ_PAGE, asked))[0]
+    try:
+        rows = ROWS.decode(f"[{lines or ''}]")
+    except msgspec.DecodeError:
+        return None
+    # The server need not keep the order of a table that it has made.
+    return sorted(rows, key=DUE_AT) if len(rows) == count else None
+
+
 def _touches(
     connection: Connection, statement: TextClause, asked: dict[str, Any], *, rows: int
 ) -> bool:
     """Whether the statement touched exactly `rows` rows; if not, it is rolled back."""
-    # Not a `with` block: after a deadlock the savepoint is gone, and the error about that would
-    # hide the deadlock.
-    attempt = connection.begin_nested()
+    # Plain statements: the savepoint ends with the transaction, and to release it before would
+    # cost one more round trip.
+    connection.execute(SAVEPOINT)
     if connection.execute(statement, asked).rowcount == rows:
-        attempt.commit()
         return True
-    attempt.rollback()
+    connection.execute(ROLL_BACK)
     return False

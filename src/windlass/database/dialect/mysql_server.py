@@ -15,6 +15,8 @@ from typing import Any
 from windlass.errors import BadDatabase
 
 LOCK_SECONDS = 2
+# A read sends all its rows as one line, if they are not longer than this.
+LINE_BYTES = 4 * 1024 * 1024
 # The first of a release that has what Windlass needs: SKIP LOCKED, JSON_TABLE, and a collation
 # that compares byte by byte without padding.
 MYSQL_NEEDS = (8, 0, 17)
@@ -51,6 +53,7 @@ class Server:
         else:
             # MySQL has no limit for transactions, only one for connections.
             yield f"wait_timeout = {idle_seconds}"
+            yield f"group_concat_max_len = {LINE_BYTES}"
             if statement_seconds is not None:
                 # It ends only statements that read; others end by the bound of the socket.
                 yield f"max_execution_time = {statement_seconds * 1_000:.0f}"

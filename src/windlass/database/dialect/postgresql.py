@@ -38,6 +38,7 @@ from windlass.database.dialect.psycopg import (
     bounded,
     copy_lines,
     driver_of,
+    escaped,
     is_direct,
     known_options,
     limit_statements,
@@ -47,7 +48,7 @@ from windlass.database.dialect.qualify import qualify_on
 from windlass.database.gone import traces_of
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
-from windlass.value.task import Claimed, NewTask
+from windlass.value.task import Claimed, NewLaneTask, NewTask
 
 CHANNEL = "windlass"
 NOTIFY = text(f"select pg_notify('{CHANNEL}', :who)")
@@ -108,6 +109,8 @@ BY_ID = listed("select unnest(cast(:ids as bigint[]))")
 COPY = """
 copy windlass_task (id, kind, bucket, status, priority, due_at, payload, created_at) from stdin
 """
+
+COPY_LANED = COPY.replace("created_at)", "created_at, lane, lane_place)")
 
 ESTIMATE_DUE = text("""
 explain (format json) select 1 from windlass_task
@@ -394,6 +397,9 @@ class PostgreSQL(Dialect):
     def copy(self, executor: Executor, rows: Sequence[NewTask]) -> bool:
         return copy_lines(executor, self.qualified(COPY), rows, _line)
 
+    def copy_laned(self, executor: Executor, rows: Sequence[NewLaneTask]) -> bool:
+        return copy_lines(executor, self.qualified(COPY_LANED), rows, _laned_line)
+
     def ensure_all(
         self, connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]
     ) -> None:
@@ -482,6 +488,10 @@ def _line(row: NewTask) -> str:
         f"{row.id}\t{kind}\t{row.bucket}\t0\t{row.priority}\t{row.due_at}\t{payload}"
         f"\t{row.created_at}\n"
     )
+
+
+def _laned_line(row: NewLaneTask) -> str:
+    return f"{_line(row)[:-1]}\t{escaped(row.lane)}\t{row.lane_place}\n"
 
 
 def _fields(row: NewTask) -> dict[str, Any]:

@@ -121,6 +121,7 @@ class SQLite(Dialect):
     missing = ("missing",)
 
     hint = "indexed by windlass_task_due"
+    lane_hint = "indexed by windlass_task_lane"
     lock = ""
     greatest = "max"
     change_text, visit_text, remove_text = CHANGE, VISIT, REMOVE

@@ -97,6 +97,72 @@ select id, kind, task_key, bucket, 0, priority, due_at, {payload}, created_at
 from {rows} where true {unless_there} {returning}
 """
 
+INSERT_LANED = """
+insert into windlass_task
+    (id, kind, task_key, bucket, status, priority, due_at, payload, created_at, lane, lane_place)
+select id, kind, task_key, bucket, 0, priority, due_at, {payload}, created_at, lane, lane_place
+from {rows} where true {unless_there} {returning}
+"""
+
+# The places of lanes with waiting rows, each found by one step in the index of lanes, however many
+# rows are behind the first.
+LANES = """
+with recursive lane (place, number) as (
+    select (
+        select t.lane_place from windlass_task t {hint}
+        where t.kind = :kind and t.status = 0 and t.lane_place between :first and :last
+          and t.due_at is not null
+        order by t.lane_place limit 1
+    ), 1
+    union all
+    select (
+        select t.lane_place from windlass_task t {hint}
+        where t.kind = :kind and t.status = 0 and t.lane_place > lane.place
+          and t.lane_place <= :last and t.due_at is not null
+        order by t.lane_place limit 1
+    ), lane.number + 1
+    from lane where lane.place is not null and lane.number < :limit
+)
+select place from lane where place is not null
+"""
+
+# Whether a kind has waiting rows with a lane.
+HAS_LANES = """select * from (
+    select kind from windlass_task {hint}
+    where kind = :kind_{index} and status = 0 and lane_place >= 0 and due_at is not null
+    order by lane_place limit 1
+) as kind_{index}"""
+
+_FIRST_AT = """(
+    select h.id from windlass_task h {{hint}}
+    where h.kind = :kind and h.status = 0 and h.lane_place = {place} and h.due_at is not null
+    order by h.due_at, h.id limit 1
+)"""
+_NONE_RUNS_AT = """not exists (
+    select 1 from windlass_task r {{hint}}
+    where r.kind = :kind and r.status = 1 and r.lane_place = {place} and r.due_at is not null
+)"""
+
+
+# The first row of each lane of which none runs: the row that holds the lane, or else the first in
+# the order of due times.
+HEADS = f"""
+select coalesce({_FIRST_AT.format(place="lanes.held")}, {_FIRST_AT.format(place="lanes.place")})
+from {{rows}}
+where {_NONE_RUNS_AT.format(place="lanes.held")} and {_NONE_RUNS_AT.format(place="lanes.place")}
+"""
+
+# The waiting and running rows of one lane: those that hold it, and the first others.
+LANE_ROWS = """
+select id from windlass_task {hint}
+where kind = :kind and status = :status and lane_place = :place and due_at is not null
+order by due_at, id limit :limit
+"""
+
+# What a worker must know of a row of a lane, after its COLUMNS.
+LANE_COLUMNS = f"{COLUMNS}, lost_in_a_row, batch, lane_place"
+LANED = f"select {LANE_COLUMNS} from windlass_task where id {{ids}} and status = 0 {{lock}}"
+
 # The new values of a row, t, from the list of changes.
 CHANGED = f"""{{t}}status = changes.status, {{t}}due_at = changes.due_at, {{t}}batch = null,
     {{t}}attempt = changes.attempt, {{t}}lost = changes.lost, {{t}}lost_in_a_row = 0,

@@ -71,7 +71,8 @@ def _planned(
     connection: Connection, catalog: Catalog, version: str, step: TableStep, compiler: Compiler
 ) -> PlannedStep:
     rows, seconds, blocks, statement = 0, 0.0, NOTHING, step.statement
-    if not step.is_new:
+    # A table that an earlier migration of the plan will create is used by nobody yet.
+    if not step.is_new and catalog.has_table(step.table):
         statement = beside(step, compiler)
         rows = catalog.rows(step.table)
         blocks = OTHER_LOCKS.on(connection)

@@ -65,7 +65,7 @@ class Poll(FaceLoop):
         in_flight = self._workplace.in_flight
         if not in_flight.is_halted:
             count = self._stop_some()
-            if in_flight.loads[self._kind.name].is_open:
+            if in_flight.loads[self._kind.name].is_polled:
                 count += self.ask()
         if not count:
             self._idle_at = wanted

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, or_, select, text, update
 
 from windlass.core.face import Copied, Read, Values
-from windlass.core.task.store import gone
+from windlass.core.task.store import gone, lane
 from windlass.core.task.store.task import UNENDED, chunks
 from windlass.database.dialect.base import Dialect, Executor, document
 from windlass.database.schema import slot, task
@@ -361,12 +361,16 @@ def prune(
     return count
 
 
+# All columns of a node, which has no lane.
+NODE = [column for column in task.c if column not in set(lane.COLUMNS)]
+
+
 def moving_nodes(read: Read, rows: Sequence[Values]) -> Iterator[list[Values]]:
     """The nodes that move to another shard with the flow runs among `rows`, a page at a time."""
     for run in _runs_in(rows):
         last = 0
         while True:
-            after = select(task).where(*inside(run), task.c.id > last).order_by(task.c.id)
+            after = select(*NODE).where(*inside(run), task.c.id > last).order_by(task.c.id)
             page = _read_all(read, after.limit(PART))
             if not page:
                 break

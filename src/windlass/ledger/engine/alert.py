@@ -8,8 +8,8 @@ from windlass import telemetry
 from windlass.clock import Clock
 from windlass.core.alert import store
 from windlass.core.alert.model import Trouble, cause_of
-from windlass.database.connection import Connection, has_tables
-from windlass.database.database import Database, Numbers, first_line
+from windlass.database.connection import Connection
+from windlass.database.database import Database, Numbers, first_line, has_tables
 
 WHAT = "ledger"
 SHOWN = 3

@@ -1,4 +1,4 @@
-"""Switches: pause and resume kinds, and set what holds for them while they run."""
+"""Switches: pause and resume kinds, groups and everything, and set what holds for kinds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from fastapi import APIRouter
 from pydantic import Field
 
 from windlass.operate.switch import operate
-from windlass.operate.switch.operate import SwitchView
+from windlass.operate.switch.operate import PauseView, SwitchView
+from windlass.value.task import EVERYTHING, GROUP
 from windlass.view.action import Action
 from windlass.web.problem import problems
 from windlass.web.request import KindName, ReadyConsole, RequestLog
@@ -20,10 +21,27 @@ SWITCH = answer(SwitchView)
 Text = Annotated[str, Field(min_length=1, max_length=200)]
 
 
+Group = Annotated[str, Field(min_length=1, max_length=100)]
+Until = Annotated[str, Field(min_length=1, max_length=100)]
+
+
 class PauseKind(RequestBody):
-    """Why, for the people who read it later."""
+    """Why, for the people who read it later, and when it resumes by itself."""
 
     reason: Reason = ""
+    until: Until | None = Field(default=None, examples=["06:00", "2h"])
+
+
+class PauseAll(PauseKind):
+    """The group whose kinds to pause; without it, everything."""
+
+    group: Group | None = Field(default=None, examples=["sale"])
+
+
+class ResumeAll(RequestBody):
+    """The group whose pause to end; without it, the pause of everything."""
+
+    group: Group | None = Field(default=None, examples=["sale"])
 
 
 class SetKind(RequestBody):
@@ -43,6 +61,32 @@ def switches(console: ReadyConsole) -> list[SwitchView]:
     return operate.listing(console.app.fleet, console.app.registry, console.app.clock)
 
 
+@router.get("/pauses", response_model=answer(list[PauseView]))
+def pauses(console: ReadyConsole) -> list[PauseView]:
+    """Whether everything is paused, and each group."""
+    return operate.pauses(console.app.fleet, console.app.registry, console.app.clock)
+
+
+@router.post("/pause", responses=problems(404), response_model=answer(list[PauseView]))
+def pause_all(body: PauseAll, console: ReadyConsole, log: RequestLog) -> list[PauseView]:
+    """Let nothing of a group, or of everything, start until it is resumed."""
+    row, shown = _named(body.group)
+    with log.record(Action.SWITCH_PAUSE, row, **_told(body)) as entry:
+        console.app.pause(group=body.group, until=body.until, reason=body.reason, who=log.who)
+        entry.says(f"{shown} is paused")
+    return pauses(console)
+
+
+@router.post("/resume", responses=problems(404), response_model=answer(list[PauseView]))
+def resume_all(body: ResumeAll, console: ReadyConsole, log: RequestLog) -> list[PauseView]:
+    """End the pause of a group, or of everything. Kinds that are paused themselves stay so."""
+    row, shown = _named(body.group)
+    with log.record(Action.SWITCH_RESUME, row) as entry:
+        console.app.resume(group=body.group, who=log.who)
+        entry.says(f"{shown} is resumed")
+    return pauses(console)
+
+
 @router.get("/switches/{kind}", responses=problems(404), response_model=SWITCH)
 def switch(kind: KindName, console: ReadyConsole) -> SwitchView:
     """The switch of one kind."""
@@ -53,8 +97,8 @@ def switch(kind: KindName, console: ReadyConsole) -> SwitchView:
 @router.post("/switches/{kind}/pause", responses=problems(404), response_model=SWITCH)
 def pause(kind: KindName, body: PauseKind, console: ReadyConsole, log: RequestLog) -> SwitchView:
     """Let nothing of a kind start until it is resumed; what runs goes on to its end."""
-    with log.record(Action.SWITCH_PAUSE, kind, reason=body.reason) as entry:
-        console.app.pause(kind, reason=body.reason, who=log.who)
+    with log.record(Action.SWITCH_PAUSE, kind, **_told(body)) as entry:
+        console.app.pause(kind, until=body.until, reason=body.reason, who=log.who)
         entry.says(f"{kind} is paused")
     return switch(kind, console)
 
@@ -85,3 +129,14 @@ def set_(kind: KindName, body: SetKind, console: ReadyConsole, log: RequestLog) 
         console.app.set(kind, **given)
         entry.says(f"{kind} is set")
     return switch(kind, console)
+
+
+def _named(group: str | None) -> tuple[str, str]:
+    """The row of a group or of everything, and what people call it."""
+    return (EVERYTHING, "everything") if group is None else (GROUP + group, f"group {group}")
+
+
+def _told(body: PauseKind) -> dict[str, str]:
+    """What the audit log tells of a pause."""
+    told = {"reason": body.reason}
+    return told if body.until is None else {**told, "until": body.until}

@@ -45,6 +45,7 @@ def list_tasks(
         str | None, typer.Option("--status", help="Only this status, for example failed.")
     ] = None,
     key: Annotated[str | None, typer.Option("--key", help="Only this key.")] = None,
+    lane: Annotated[str | None, typer.Option("--lane", help="Only this lane.")] = None,
     limit: Annotated[int, typer.Option("--limit", min=1, max=1000, help="At most this many.")] = 20,
     before: Annotated[
         int | None, typer.Option("--before", help="Older than this id: the next page.")
@@ -53,7 +54,7 @@ def list_tasks(
 ) -> None:
     """List tasks, newest first."""
     loaded = _load(app)
-    wanted = TaskFilter(kind=kind, status=parse_status(status), key=key, before=before)
+    wanted = TaskFilter(kind=kind, status=parse_status(status), key=key, lane=lane, before=before)
     found = operate.listing(loaded.fleet, wanted, limit=limit)
     warn_missing(found.missing)
     if as_json:
@@ -191,6 +192,7 @@ def _facts(task: TaskView, *, now: int, shard: str | None) -> Table:
     shown.add_row("status", status_text(task.status))
     rows = {
         "key": task.key,
+        "lane": task.lane,
         "arguments": task.payload,
         "result": task.result,
         "remark": task.remark,

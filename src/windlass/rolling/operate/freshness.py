@@ -166,7 +166,7 @@ def facts_of(
         for view in ring_store.workers(connection)
         if kind.name in view.kinds and view.lease_until >= now
     ]
-    found = limit_store.switch_of(connection, kind.name)
+    found = limit_store.switch_of(connection, kind.name, kind.group)
     began_at = min((view.joined_at for view in serving), default=0)
     per_second, busy = _speed(connection, kind.name, began_at, now)
     return FreshnessFacts(
@@ -175,7 +175,7 @@ def facts_of(
         due=due,
         per_second=per_second,
         busy=busy,
-        setting=setting_of(kind, found),
+        setting=setting_of(kind, found, now=now),
         is_broken=kind.breaker is not None and found.breaker.is_open,
         workers=len(serving),
     )
@@ -238,8 +238,7 @@ def _capacity(facts: FreshnessFacts) -> float | None:
         at_once = min(setting.concurrency or DEFAULT_CONCURRENCY, DEFAULT_CONCURRENCY)
         milliseconds = max(1.0, facts.busy / facts.per_second)
         known.append(facts.workers * at_once * 1_000 / milliseconds)
-    share = 1.0 if setting.window is None else setting.window.share
-    return min(known) * share if known else None
+    return min(known) * setting.share if known else None
 
 
 def _breaks_at(

@@ -16,6 +16,7 @@ from windlass.rolling.operate import source as sources
 from windlass.rolling.operate.item import ItemVisit, RollingTools
 from windlass.source.contract import MirrorSource
 from windlass.value.duration import Duration, parse_duration
+from windlass.value.period import VisitSoon
 from windlass.value.task import check_key
 from windlass.value.twin import awaited, twin
 
@@ -82,6 +83,15 @@ class Rolling(Generic[P, R]):
         visit = await twin(self._visit, code)
         return await visit.avisit(fresh=fresh_for, timeout=patience)
 
+    def visit_soon(self, code: str, *, fresh: Duration | None = None) -> VisitSoon:
+        """Have a worker visit one item before all others, and return at once.
+
+        Does nothing if it runs or is next already, or if its last visit is at most `fresh` ago.
+        Raises ItemNotFound.
+        """
+        checked, fresh_for, _ = self._parsed(code, fresh, VISIT_TIMEOUT)
+        return item.visit_soon(self._prepared(), self._kind, checked, fresh=fresh_for)
+
     def mirror(self, source: MirrorSource, *, dry_run: bool = False) -> Mirror:
         """Make the items equal to the keys of `source`; what was added and removed.
 
@@ -109,6 +119,7 @@ class Rolling(Generic[P, R]):
     aadd = awaited(add)
     aremove = awaited(remove)
     aitem = awaited(item)
+    avisit_soon = awaited(visit_soon)
     amirror = awaited(mirror)
     afollow = awaited(follow)
     aunfollow = awaited(unfollow)

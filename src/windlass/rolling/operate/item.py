@@ -18,7 +18,8 @@ from windlass.clock import SECOND, Clock, from_datetime
 from windlass.core.face import Runnable
 from windlass.core.fetch.claim import Only
 from windlass.core.limit import store as limit_store
-from windlass.core.limit.switch import setting_of
+from windlass.core.limit.permit import store as permit_store
+from windlass.core.limit.switch import downstream_holds, held_back, setting_of
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.heartbeat import mark_dead
 from windlass.core.ring.silence import overdue
@@ -30,6 +31,7 @@ from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
 from windlass.rolling import engine
 from windlass.rolling.model import Item
 from windlass.rolling.store import item as store
+from windlass.value.period import VisitSoon, is_fresh
 from windlass.value.status import Status
 from windlass.value.twin import in_thread, twin
 from windlass.view.listing import Listing
@@ -79,6 +81,22 @@ def _locate(fleet: Fleet, kind: Kind, code: str) -> tuple[Shard, Item] | None:
     return None
 
 
+def visit_soon(fleet: Fleet, kind: Kind, code: str, *, fresh: int | None) -> VisitSoon:
+    """Have an item visited before all others, unless it is, or was at most `fresh` ago."""
+    for shard in fleet.route(kind.name, code).shards:
+        now = shard.clock.now()
+        found = shard.database.read(partial(store.standing, kind=kind.name, code=code))
+        if found is None:
+            continue
+        if fresh is not None and is_fresh(found.finished_at, fresh, now):
+            return VisitSoon.FRESH
+        if found.is_next(now):
+            return VisitSoon.PENDING
+        engine.hurry(shard, kind, [code])
+        return VisitSoon.ASKED
+    raise ItemNotFound(kind.name, code)
+
+
 class ItemVisit:
     """One visit of one item, in whichever shard it is."""
 
@@ -99,7 +117,7 @@ class ItemVisit:
         if self._is_fresh(item, fresh):
             return item
         while True:
-            worker = self._worker_if_needed()
+            worker = self._worker_if_needed(deadline)
             if worker is not None:
                 self._run_in_thread(worker, deadline)
             visited = self.wait(deadline)
@@ -113,7 +131,7 @@ class ItemVisit:
         if self._is_fresh(item, fresh):
             return item
         while True:
-            worker = await twin(self._worker_if_needed)
+            worker = await twin(self._worker_if_needed, deadline)
             if worker is not None and self._kind.is_async:
                 await _run_here(worker, deadline)
             elif worker is not None:
@@ -125,24 +143,29 @@ class ItemVisit:
     def has_worker(self) -> bool:
         """Whether a live worker may run the kind now; HeldBack if the kind is paused or broken."""
 
-        def look(connection: Connection) -> tuple[limit_store.Switch, list[ring_store.WorkerView]]:
-            return limit_store.switch_of(connection, self._kind.name), ring_store.workers(
-                connection
-            )
+        def look(
+            connection: Connection,
+        ) -> tuple[limit_store.SwitchRows, list[ring_store.WorkerView]]:
+            return limit_store.switches(connection), ring_store.workers(connection)
 
-        found, workers = self._shard.database.read(look)
+        switches, workers = self._shard.database.read(look)
+        found = switches.of(self._kind.name, self._kind.group)
         now = self._shard.clock.fresh()
-        if found.off:
-            raise HeldBack(self._kind.name, f"it is paused: {found.reason or 'no reason given'}")
+        if found.pauses(now):
+            why = held_back(self._kind, found, now=now)
+            raise HeldBack(self._kind.name, why or "held back")
         if self._kind.breaker is not None and found.breaker.is_open:
             raise HeldBack(self._kind.name, "its breaker is open after too many errors in a row")
+        why = downstream_holds(self._kind, switches, now=now)
+        if why is not None:
+            raise HeldBack(self._kind.name, why)
         is_served = any(
             view.lease_until >= now and self._kind.name in view.kinds for view in workers
         )
         if not is_served:
             self._mark_dead_holder()
         # A closed window holds back the round, but not the visit of one item.
-        setting = setting_of(self._kind, found)
+        setting = setting_of(self._kind, found, now=now)
         rest = max(RESTED_AFTER, 2 * self._tools.dead_after)
         # For how long a window that an operator has set has been closed is unknown.
         was_set = found.window is not None
@@ -220,7 +243,11 @@ class ItemVisit:
 
     def _mark_dead_holder(self) -> None:
         """A dead worker may hold the item or its bucket, and no other worker is there to notice."""
-        holders, shard = self._read(store.holders), self._shard
+        holders, shard = set(self._read(store.holders)), self._shard
+        has_permits = shard.database.schema.has(permit_store.MIGRATION)
+        if has_permits and (self._kind.downstreams or self._kind.total_concurrency is not None):
+            held = shard.database.read(permit_store.all_holdings)
+            holders |= {each.worker for listed in held.values() for each in listed}
         silent = overdue(
             shard.database,
             shard.clock,
@@ -231,7 +258,7 @@ class ItemVisit:
             now = shard.clock.now()
             mark_dead(shard.database, shard.faces, number=number, now=now, lease=lease)
 
-    def _worker_if_needed(self) -> Runnable | None:
+    def _worker_if_needed(self, deadline: float) -> Runnable | None:
         """Have a live worker run the item next; if there is none, a worker of our own for it."""
         if self.has_worker():
             engine.hurry(self._shard, self._kind, [self._code])
@@ -240,7 +267,8 @@ class ItemVisit:
         if number is None:
             # It was removed, or has just moved.
             return None
-        return self._tools.worker_for(self._shard, self._kind, Only(number, self.is_rested))
+        only = Only(number, self.is_rested, deadline)
+        return self._tools.worker_for(self._shard, self._kind, only)
 
     def _run_in_thread(self, worker: Runnable, deadline: float) -> None:
         """Run it until the deadline. A sync handler cannot be stopped: it goes on, recorded."""

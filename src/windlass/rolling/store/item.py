@@ -142,6 +142,28 @@ def item(connection: Connection, kind: str, code: str) -> Item | None:
     return None if row is None else _item(row)
 
 
+class ItemStanding(NamedTuple):
+    """How an item stands: whether it runs, when it was visited last, and when it is next."""
+
+    status: int
+    finished_at: int | None
+    due_at: int | None
+    priority: int
+
+    def is_next(self, now: int) -> bool:
+        """Whether it runs, or is visited before all others."""
+        is_due = self.due_at is not None and self.due_at <= now
+        return self.status == Status.RUNNING or (is_due and self.priority >= HURRIED)
+
+
+def standing(connection: Connection, kind: str, code: str) -> ItemStanding | None:
+    """How one item stands; None if there is none."""
+    columns = [task.c[name] for name in ItemStanding._fields]
+    query = select(*columns).where(task.c.kind == kind, task.c.task_key == code, STAYS)
+    row = connection.execute(query).first()
+    return None if row is None else ItemStanding(*row)
+
+
 def items(connection: Connection, kind: str, *, prefix: str, after: str, limit: int) -> list[Item]:
     """Items whose codes begin with `prefix`, in byte order, after `after`."""
     query = select(*ITEM).where(task.c.kind == kind, task.c.task_key > after, STAYS)

@@ -27,7 +27,7 @@ from windlass.sweep.engine.reader import Reading, ReadRequest, Row, known_by
 from windlass.sweep.model import Range, terms_of
 from windlass.sweep.store.failed_item import FailedItem
 from windlass.sweep.store.range import Save
-from windlass.value.outcome import Cancelled, Failed, Retried, Snoozed, Succeeded
+from windlass.value.outcome import Cancelled, Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.value.task import Claimed
 
 if TYPE_CHECKING:
@@ -44,6 +44,10 @@ LONGEST_WINDOW = 20_000
 STEADY = 0.7
 # In memory only, and larger than any number in a database.
 NUMBERS = count(1 << 63)
+# How many items of each range are noted for visits that ask how fresh they are. All are noted if
+# visits have asked, up to so many in one save.
+FIRST_NOTED = 1_000
+MOST_NOTED = 5_000
 # The outcomes of items that will not be tried again.
 OVER = (Succeeded, Failed, Cancelled)
 
@@ -51,7 +55,7 @@ OVER = (Succeeded, Failed, Cancelled)
 class ItemRun(Run):
     """One call of the handler of a sweep, with one row or several."""
 
-    __slots__ = ("is_again", "is_last", "last", "retry_at", "rows")
+    __slots__ = ("is_again", "is_last", "is_put_off", "last", "retry_at", "rows")
 
     def __init__(
         self, task: Claimed, load: KindLoad, rows: Sequence[Row], *, keeper: Keeper | None = None
@@ -68,6 +72,8 @@ class ItemRun(Run):
         self.is_last = False
         # When it is retried, if it is kept as a failed item until then.
         self.retry_at: int | None = None
+        # Whether it is kept so because it was put off: it has not failed.
+        self.is_put_off = False
 
     @property
     def key(self) -> str | None:
@@ -127,8 +133,7 @@ class WaitingItems:
         """Forget the delayed runs; each with its error and the time of its next try."""
         delayed, self.delayed = self.delayed, []
         for due_at, _, run in delayed:
-            error = run.outcome.error if isinstance(run.outcome, Retried) else "it was put off"
-            yield run, error, due_at
+            yield run, _why_delayed(run.outcome), due_at
 
     @property
     def has_due(self) -> bool:
@@ -137,6 +142,15 @@ class WaitingItems:
 
     def __len__(self) -> int:
         return len(self.ready) + len(self.delayed)
+
+
+def _why_delayed(outcome: Outcome | None) -> str:
+    match outcome:
+        case Retried():
+            return outcome.error
+        case Snoozed(overload=str()):
+            return f"it was put off: {outcome.overload}"
+    return "it was put off"
 
 
 def claimed(kind: str, number: int, *, batch: int, worker: int, now: int) -> Claimed:
@@ -164,6 +178,8 @@ class Tally:
     done: int = 0
     failed: int = 0
     retried: int = 0
+    # Runs that met an overload; they count as nothing else.
+    overloaded: int = 0
     milliseconds: float = 0.0
     # Of each run, for metrics.
     durations: list[float] = field(default_factory=list)
@@ -171,10 +187,21 @@ class Tally:
     outcomes: list[Run] = field(default_factory=list)
     errors_in_a_row: int = 0
     enough_errors: int | None = None
+    # The keys of rows that were done, and when the first of them was.
+    did: list[Key] = field(default_factory=list)
+    did_since: int = 0
+
+    def note_done(self, rows: Sequence[Row], at: int) -> None:
+        """Remember the keys of rows that were done `at`, unless there are very many."""
+        if not self.did:
+            self.did_since = at
+        if len(self.did) < MOST_NOTED:
+            self.did.extend(key for key, _ in rows)
 
     def note(self, run: Run, rows: int) -> None:
         """Count how a run ended. A snoozed run counts only if it is the probe of a breaker."""
         if isinstance(run.outcome, Snoozed):
+            self.overloaded += run.outcome.overload is not None
             if run.is_probe:
                 self.outcomes.append(copy(run))
             return
@@ -187,8 +214,8 @@ class Tally:
             self.retried += rows
         else:
             self.done += rows
-        if run.kind.breaker is not None:
-            self.enough_errors = run.kind.breaker.errors
+        if run.load.breakers:
+            self.enough_errors = min(terms.errors for _, terms in run.load.breakers)
             self.errors_in_a_row = 0 if is_ok else self.errors_in_a_row + 1
             last = self.outcomes[-1] if self.outcomes else None
             is_same = last is not None and isinstance(last.outcome, Succeeded)
@@ -209,7 +236,8 @@ class Tally:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.done or self.failed or self.retried or self.outcomes)
+        counts = self.done, self.failed, self.retried, self.overloaded
+        return not (any(counts) or self.outcomes)
 
     def successor(self) -> Tally:
         """An empty tally that continues to count errors in a row."""
@@ -255,6 +283,10 @@ class RangeRunner:
         self.done, self._failed, self._repeated = found.done, found.failed, found.repeated
         self._failures: list[tuple[ItemRun, str]] = []
         self.tally = Tally()
+        self._clock = clock
+        self.notes_all = False
+        # Rows that were done since it is here.
+        self._noted = found.done
         self._waiting = WaitingItems(clock)
         self._entries: deque[ReadRows] = deque()
         # The spans of pages that have not ended.
@@ -374,9 +406,12 @@ class RangeRunner:
         self.tally.note(run, len(run.rows))
         if isinstance(run.outcome, Retried | Snoozed):
             self._waiting.delay(run, run.outcome)
+        elif isinstance(run.outcome, Succeeded) and (self.notes_all or self._noted < FIRST_NOTED):
+            self._noted += len(run.rows)
+            self.tally.note_done(run.rows, self._clock.now())
         if self.tally.opens_breaker:
             self.load.is_tripped = True
-        if not self.load.queued or self.load.is_tripped:
+        if not self.load.queued or self.load.is_tripped or self.load.has_tripped:
             self._wake()
 
     def taken_back(self, run: Run) -> None:
@@ -398,8 +433,8 @@ class RangeRunner:
         For a worker that does not wait: otherwise everything that ran beyond them would run again.
         """
         for run, error, due_at in self._waiting.give_up_delayed():
-            tries = run.task.attempt - int(isinstance(run.outcome, Retried))
-            run.task = replace(run.task, attempt=tries)
+            run.is_put_off = isinstance(run.outcome, Snoozed)
+            run.task = replace(run.task, attempt=run.task.attempt - 1)
             run.outcome, run.state = Failed(error, error), State.ENDED
             run.retry_at = due_at
 
@@ -439,7 +474,7 @@ class RangeRunner:
             run = window.popleft()
             rows = len(run.rows)
             if isinstance(run.outcome, Failed):
-                self._failed += rows
+                self._failed += 0 if run.is_put_off else rows
                 self._failures.append((run, run.outcome.error))
             else:
                 self.done += rows
@@ -460,6 +495,8 @@ class RangeRunner:
         if since >= SAVE_EVERY or not self._is_stored:
             return True
         if (self.is_careful and self._has_moved) or self.load.is_tripped:
+            return True
+        if self.load.has_tripped and self.tally.outcomes:
             return True
         return since >= SAVE_APART and (self._page_ended or self.tally.is_urgent)
 

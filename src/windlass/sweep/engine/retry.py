@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from windlass.core.face import Workplace
 from windlass.core.run.ready import KindLoad, Run
+from windlass.database.connection import Connection
 from windlass.source.contract import decode_key
 from windlass.sweep.engine.range_runner import ItemRun, Tally, WaitingItems, claimed
 from windlass.sweep.engine.reader import SourceCalls, find_row
@@ -29,10 +30,12 @@ class ClaimedItems:
     # The ids of items that succeeded, or whose row no longer exists.
     succeeded: list[int] = field(default_factory=list)
     failed: dict[int, str] = field(default_factory=dict)
+    # Those that were put off, and when they are tried again.
+    put_off: dict[int, int] = field(default_factory=dict)
 
     @property
     def is_over(self) -> bool:
-        return len(self.succeeded) + len(self.failed) == len(self.items)
+        return len(self.succeeded) + len(self.failed) + len(self.put_off) == len(self.items)
 
 
 @dataclass(eq=False)
@@ -109,8 +112,11 @@ class RetryRunner:
         """A worker that ends when nothing is due does not wait for later tries."""
         if self.group is None or self.waiting.has_due:
             return
-        for run, error, _ in self.waiting.give_up_delayed():
-            self.group.failed[run.task.id] = error
+        for run, error, due_at in self.waiting.give_up_delayed():
+            if isinstance(run.outcome, Snoozed):
+                self.group.put_off[run.task.id] = due_at
+            else:
+                self.group.failed[run.task.id] = error
 
     def _claim(self, batch: int, worker: int) -> ClaimedItems:
         kind, site = self.load.kind, self.workplace.site
@@ -141,13 +147,12 @@ class RetryRunner:
     def _settle(self, found: ClaimedItems) -> None:
         site, batch = self.workplace.site, found.batch
         succeeded, failed, now = found.succeeded, found.failed, site.clock.now()
-        site.database.write_as(
-            found.worker,
-            lambda connection: store.settle(
-                connection, batch=batch, succeeded=succeeded, failed=failed, now=now
-            ),
-            lost=None,
-        )
+
+        def work(connection: Connection) -> None:
+            store.settle(connection, batch=batch, succeeded=succeeded, failed=failed, now=now)
+            store.put_off(connection, batch=batch, until=found.put_off)
+
+        site.database.write_as(found.worker, work, lost=None)
         self.group = None
         # There may be more than one group.
         self.is_due = len(found.items) == AT_ONCE

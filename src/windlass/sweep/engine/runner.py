@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from typing import NamedTuple
 
 from windlass import telemetry
 from windlass.core.alert.model import Trouble
@@ -19,6 +20,7 @@ from windlass.sweep.engine.range_runner import ItemRun, RangeRunner, Tally
 from windlass.sweep.engine.reader import Reading, SourceCalls, read_more
 from windlass.sweep.engine.retry import RetryRunner
 from windlass.sweep.engine.round import RoundStarter
+from windlass.sweep.engine.soon import SoonRunner
 from windlass.sweep.engine.split import cut_longest
 from windlass.sweep.model import Range, RoundView, SweepRow, stragglers, terms_of
 from windlass.sweep.store import range as store
@@ -31,6 +33,17 @@ MOST_RANGES = 4
 MOST_RESCUED = 64
 CLAIM_AGAIN_AFTER = 0.25
 STEAL_AGAIN_AFTER = 0.5
+
+
+class SeenSweep(NamedTuple):
+    """What the rows of a sweep say, beside its own."""
+
+    is_retry_due: bool = False
+    # Whether visits are asked for.
+    is_asked: bool = False
+    has_abandoned: bool = False
+    # Whether visits ask how fresh keys are.
+    notes_all: bool = False
 
 
 class SweepRunner:
@@ -46,6 +59,10 @@ class SweepRunner:
         self.calls = SourceCalls(kind, workplace.site, threads=threads)
         # Made when failed items wait to be retried.
         self.retry: RetryRunner | None = None
+        # Made when visits are asked for.
+        self.soon: SoonRunner | None = None
+        # Whether visits ask how fresh keys are, so that everything that is done is noted.
+        self._notes_all = False
         self._rounds = RoundStarter(kind, workplace, self.calls)
         self._workplace = workplace
         self._site = workplace.site
@@ -60,9 +77,19 @@ class SweepRunner:
         self.unsaved_tallies: list[Tally] = []
 
     @property
-    def _keepers(self) -> list[RangeRunner | RetryRunner]:
-        """Everything that has items; failed items come first."""
-        return [*self.ranges] if self.retry is None else [self.retry, *self.ranges]
+    def _keepers(self) -> list[RangeRunner | RetryRunner | SoonRunner]:
+        """Everything that has items; visits and failed items come first."""
+        return [*self._asked, *self.ranges]
+
+    @property
+    def _asked(self) -> list[RetryRunner | SoonRunner]:
+        """What runs because it was asked for, beside the round."""
+        return [each for each in (self.soon, self.retry) if each is not None]
+
+    @property
+    def asked_batches(self) -> set[int]:
+        """The batches of what was asked for."""
+        return {each.batch for each in self._asked if each.batch is not None}
 
     @property
     def may_claim(self) -> bool:
@@ -80,13 +107,13 @@ class SweepRunner:
     @property
     def is_busy(self) -> bool:
         """Whether it has work in progress."""
-        is_retrying = self.retry is not None and self.retry.is_busy
+        is_retrying = any(each.is_busy for each in self._asked)
         is_calling = self._rounds.starting is not None or self._stealing is not None
         return bool(self.ranges or self._readings or is_calling or is_retrying)
 
     def is_idle(self) -> bool:
         """Whether there is nothing that it could do now."""
-        if self.retry is not None and (self.retry.is_busy or self.retry.is_due):
+        if any(each.is_busy or each.is_due for each in self._asked):
             return self._is_held_back
         is_ours = self._rounds.is_declared_here
         if self._workplace.only_asked or self._is_held_back or not is_ours:
@@ -101,16 +128,23 @@ class SweepRunner:
         is_running = self.load.running or self.load.queued
         return self._workplace.gate.is_held(self.name) and not is_running
 
-    def see(self, row: SweepRow | None, *, is_retry_due: bool, has_abandoned: bool) -> None:
+    def see(self, row: SweepRow | None, seen: SeenSweep) -> None:
         """Learn what the rows of the sweep say now."""
         if self._rounds.see(row):
             self._claim_soon()
         self.calls.is_noted = row is not None and row.error is not None
         if self.retry is not None:
-            self.retry.is_due = is_retry_due
-        elif is_retry_due:
+            self.retry.is_due = seen.is_retry_due
+        elif seen.is_retry_due:
             self.retry = RetryRunner(self.load, self._workplace, self.calls, self._wake)
-        self._has_abandoned = has_abandoned
+        if self.soon is not None:
+            self.soon.is_due = seen.is_asked
+        elif seen.is_asked:
+            self.soon = SoonRunner(self.load, self._workplace, self.calls, self._wake)
+        self._has_abandoned = seen.has_abandoned
+        self._notes_all = seen.notes_all
+        for each in self.ranges:
+            each.notes_all = seen.notes_all
 
     def step(
         self, worker: int, *, may_claim: bool, is_alone: bool, makes_way: bool = False
@@ -119,8 +153,8 @@ class SweepRunner:
         self._collect()
         if makes_way:
             return
-        if self.retry is not None:
-            self.retry.step(worker)
+        for asked in self._asked:
+            asked.step(worker)
         row = self._rounds.row
         if row is None or self._workplace.only_asked:
             self._fill()
@@ -152,8 +186,8 @@ class SweepRunner:
         """The worker was marked left: nothing is ours."""
         for each in list(self.ranges):
             self.drop(each)
-        if self.retry is not None:
-            self.retry.drop()
+        for asked in self._asked:
+            asked.drop()
         self._claim_at = 0.0
 
     def take_tallies(self, *, only_urgent: bool) -> list[Tally]:
@@ -164,8 +198,8 @@ class SweepRunner:
         self.unsaved_tallies = []
         for each in self.ranges:
             each.tally = each.tally.successor()
-        if self.retry is not None:
-            self.retry.tally = Tally()
+        for asked in self._asked:
+            asked.tally = Tally()
         return [tally for tally in found if not tally.is_empty]
 
     def prepare_save(self, each: RangeRunner, numbers: Iterator[int]) -> Save | None:
@@ -189,15 +223,17 @@ class SweepRunner:
         """A range was saved; report its failed items."""
         error = each.first_error
         each.saved(save)
-        if save.failures:
+        # One that was put off before its first try ended has not failed.
+        failures = [failure for failure in save.failures if failure.tries]
+        if failures:
             telemetry.emit(
                 "range.set_aside",
                 error,
                 sweep=self.name,
                 range=save.id,
-                items=len(save.failures),
-                key=save.failures[0].item_key,
-                error=save.failures[0].error,
+                items=len(failures),
+                key=failures[0].item_key,
+                error=failures[0].error,
             )
 
     def alert_of_stragglers(self) -> None:
@@ -255,9 +291,9 @@ class SweepRunner:
                 telemetry.emit("range.rescued", **facts, lost=found.range.lost)
             if found.poison is not None:
                 telemetry.emit("range.poison", **facts, key=found.poison)
-            self.ranges.append(
-                RangeRunner(found.range, self.load, clock=self._site.clock, wake=self._wake)
-            )
+            mine = RangeRunner(found.range, self.load, clock=self._site.clock, wake=self._wake)
+            mine.notes_all = self._notes_all
+            self.ranges.append(mine)
             if found.range.is_careful:
                 return
             is_alone = False
@@ -321,7 +357,8 @@ class SweepRunner:
         gate, in_flight = self._workplace.gate, self._workplace.in_flight
         room = 0 if self._workplace.is_quiet() else in_flight.capacity.room_for_items(self.name)
         sources = [each for each in self._keepers if each.has_some]
-        if not room or not sources or self.load.is_tripped:
+        is_tripped = self.load.is_tripped or gate.is_tripped(self.name)
+        if not room or not sources or is_tripped:
             return
         allowed = gate.allow(self.name, room)
         runs: list[ItemRun] = []
@@ -330,6 +367,8 @@ class SweepRunner:
             runs += each.issue(share)
         if runs:
             runs[0].is_probe = allowed.is_probe
+            for run, moment in zip(runs, allowed.moments, strict=False):
+                run.start_at = moment
             in_flight.add_items(runs)
         gate.took(self.name, allowed, len(runs))
 

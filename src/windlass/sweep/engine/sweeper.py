@@ -17,18 +17,22 @@ from __future__ import annotations
 
 import random
 import time
+from collections import Counter
 from collections.abc import Sequence
 
+from windlass import telemetry
 from windlass.core.face import FaceLoop, Workplace
 from windlass.core.finish.store import MINUTE
 from windlass.core.limit.gate import Move
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import Count
-from windlass.sweep.engine.range_runner import SAVE_EVERY, RangeRunner, Tally
-from windlass.sweep.engine.runner import SweepRunner
+from windlass.source.contract import encode_key
+from windlass.sweep.engine.range_runner import MOST_NOTED, SAVE_EVERY, RangeRunner, Tally
+from windlass.sweep.engine.runner import SeenSweep, SweepRunner
 from windlass.sweep.model import SweepRow, is_sweep
 from windlass.sweep.store import range as ranges
+from windlass.sweep.store import request as requests
 from windlass.sweep.store import sweep as store
 
 # How many threads call the source of the only sweep, and of each of several.
@@ -165,17 +169,26 @@ class Sweeper(FaceLoop):
             return
         now = self._site.clock.now()
 
-        def read(connection: Connection) -> tuple[dict[str, SweepRow], set[str], ranges.Free]:
-            rows = {row.name: row for row in store.listing(connection)}
-            return rows, store.due_retries(connection, now=now), ranges.free(connection)
+        names = [runner.name for runner in self.runners]
 
-        rows, due, free = self._site.database.read(read, tries=2)
+        def read(connection: Connection) -> tuple[dict[str, SweepRow], dict[str, SeenSweep]]:
+            rows = {row.name: row for row in store.listing(connection)}
+            due, free = store.due_retries(connection, now=now), ranges.free(connection)
+            asked = requests.asked(connection, names, now=now)
+            noted = requests.wanted_fresh(connection, now=now)
+            careful[:] = free.careful
+            seen = {
+                name: SeenSweep(name in due, name in asked, name in free.abandoned, name in noted)
+                for name in names
+            }
+            return rows, seen
+
+        careful: list[str] = []
+        rows, seen = self._site.database.read(read, tries=2)
         self._looked_at = time.monotonic()
         for runner in self.runners:
-            name = runner.name
-            has_abandoned = name in free.abandoned
-            runner.see(rows.get(name), is_retry_due=name in due, has_abandoned=has_abandoned)
-        self._careful = [runner for runner in self.runners if runner.name in free.careful]
+            runner.see(rows.get(runner.name), seen[runner.name])
+        self._careful = [runner for runner in self.runners if runner.name in careful]
 
     def _makes_way(self) -> bool:
         """Whether to release everything, so that a careful range can run alone here.
@@ -206,7 +219,8 @@ class Sweeper(FaceLoop):
         numbers = iter(self._site.numbers.take(sum(each.failed_rows for _, each in due)))
         made = [(runner, each, runner.prepare_save(each, numbers)) for runner, each in due]
         saves = [(runner, each, save) for runner, each, save in made if save is not None]
-        now = self._site.clock.now()
+        now, began = self._site.clock.now(), time.monotonic()
+        did, dialect = _did(tallies), self._site.database.dialect
         lost: set[int] = set()
         moves: list[Move] = []
 
@@ -216,6 +230,8 @@ class Sweeper(FaceLoop):
                 if not ranges.save(connection, save, sweep=runner.name, now=now):
                     lost.add(save.id)
             moves[:] = self._note(connection, tallies, now)
+            for name, (keys, at) in did.items():
+                requests.note_done(connection, dialect, name, keys, at=at)
             return True
 
         try:
@@ -224,9 +240,11 @@ class Sweeper(FaceLoop):
             for runner, tally in tallies:
                 runner.unsaved_tallies.append(tally)
             raise
-        self._obey(moves if is_alive else [])
+        self._obey(moves if is_alive else [], tallies if is_alive else [])
+        self._workplace.gate.settle_trips(written_since=began)
         if is_alive:
             self._measure(tallies, now)
+        _report_overloads(tallies)
         self.failed += sum(tally.failed for _, tally in tallies)
         self.done += sum(tally.done + tally.failed for _, tally in tallies)
         for runner, each, save in saves:
@@ -258,12 +276,17 @@ class Sweeper(FaceLoop):
             durations.setdefault(runner.name, []).extend(tally.durations)
         meter.swept(_counts(tallies, self._me, now), durations)
 
-    def _obey(self, moves: list[Move]) -> None:
+    def _obey(self, moves: list[Move], tallies: list[tuple[SweepRunner, Tally]]) -> None:
         """Take back the queued items of a sweep whose breaker has just opened."""
-        self._workplace.gate.breakers.tell(moves)
-        for move in moves:
-            if move.opened:
-                self._in_flight.take_back(move.kind)
+        breakers = self._workplace.gate.breakers
+        for _, tally in tallies:
+            every = {run.task.id for run in tally.outcomes}
+            moves = [*moves, *breakers.note_elsewhere(tally.outcomes, every)]
+        breakers.tell(moves)
+        opened = {move.kind for move in moves if move.opened}
+        for runner in self.runners:
+            if opened.intersection(runner.load.names):
+                self._in_flight.take_back(runner.name)
         self._in_flight.undisturbed(self._reset_trips)
 
     def _reset_trips(self) -> None:
@@ -284,8 +307,7 @@ class Sweeper(FaceLoop):
         self._handed_back_at = time.monotonic()
         database = self._site.database
         known = {each.batch for _, each in self._held()}
-        retries = (runner.retry for runner in self.runners if runner.retry is not None)
-        known |= {retry.batch for retry in retries if retry.batch is not None}
+        known.update(*(runner.asked_batches for runner in self.runners))
         held = database.read(lambda connection: ranges.held(connection, me), tries=2)
         if held <= known:
             return
@@ -295,6 +317,25 @@ class Sweeper(FaceLoop):
             lost=0,
             tries=2,
         )
+
+
+def _report_overloads(tallies: list[tuple[SweepRunner, Tally]]) -> None:
+    items = Counter[str]()
+    for runner, tally in tallies:
+        items[runner.name] += tally.overloaded
+    for name, count in (+items).items():
+        telemetry.emit("sweep.overloaded", sweep=name, items=count)
+
+
+def _did(tallies: list[tuple[SweepRunner, Tally]]) -> dict[str, tuple[list[str], int]]:
+    """The encoded keys that were done, by sweep, and a moment before all of them."""
+    found: dict[str, tuple[list[str], int]] = {}
+    for runner, tally in tallies:
+        if tally.did:
+            keys, at = found.get(runner.name, ([], tally.did_since))
+            keys += [encode_key(key) for key in tally.did[: MOST_NOTED - len(keys)]]
+            found[runner.name] = keys, min(at, tally.did_since)
+    return found
 
 
 def _counts(tallies: list[tuple[SweepRunner, Tally]], worker: int, now: int) -> list[Count]:

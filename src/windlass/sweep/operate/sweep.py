@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
@@ -33,11 +33,14 @@ from windlass.sweep.model import (
     is_sweep,
     terms_of,
 )
+from windlass.sweep.operate.soon import AskedVisits
 from windlass.sweep.operate.visit import SweepVisitor
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import range as range_store
 from windlass.sweep.store import sweep as store
+from windlass.value.calendar.until import Until
 from windlass.value.duration import Duration, parse_duration
+from windlass.value.period import VisitSoon
 from windlass.value.twin import awaited, in_thread, twin
 from windlass.view.audit import Audit
 
@@ -53,7 +56,14 @@ HISTORY_SHOWN = 10
 class Switches(Protocol):
     """What a handle needs of the switches of its app."""
 
-    def pause(self, kind: str, *, reason: str = "", who: str | None = None) -> None: ...
+    def pause(
+        self,
+        kind: str,
+        *,
+        until: Until | None = None,
+        reason: str = "",
+        who: str | None = None,
+    ) -> None: ...
     def resume(self, kind: str, *, who: str | None = None) -> None: ...
 
 
@@ -66,6 +76,8 @@ class Sweeps:
     # A worker that only retries failed items.
     worker_for: Callable[[Shard, Kind], Runnable]
     hooks: Hooks
+    dead_after: int
+    asked: AskedVisits = field(default_factory=AskedVisits)
 
     def listing(self, kinds: Iterable[Kind]) -> list[Progress]:
         """How far the sweeps among these kinds are, by name."""
@@ -135,9 +147,11 @@ class Sweep(Generic[P, R]):
         assert number is not None
         return number
 
-    def pause(self, reason: str = "", *, who: str | None = None) -> None:
-        """Start no more items until it is resumed; the ranges keep their breakpoints."""
-        self._sweeps.switches.pause(self.kind, reason=reason, who=who)
+    def pause(
+        self, reason: str = "", *, until: Until | None = None, who: str | None = None
+    ) -> None:
+        """Start no more items until it is resumed, or `until`; ranges keep their breakpoints."""
+        self._sweeps.switches.pause(self.kind, until=until, reason=reason, who=who)
 
     def resume(self, *, who: str | None = None) -> None:
         """Continue from the breakpoints, and close the breaker if it is open."""
@@ -151,11 +165,13 @@ class Sweep(Generic[P, R]):
                 store.get(connection, self.kind),
                 range_store.listing(connection, self.kind),
                 store.rounds(connection, self.kind, limit=HISTORY_SHOWN),
-                limit_store.switch_of(connection, self.kind),
+                limit_store.switches(connection),
             )
         )
         now = shard.clock.now()
-        why = held_back(self._kind, held, now=now) or model.sweep_why(row, found, now)
+        mine = held.of(self.kind, self._kind.group)
+        why = held_back(self._kind, mine, now=now, others=held)
+        why = why or model.sweep_why(row, found, now)
         return _progress(row or SweepRow(self.kind), found, rounds, why=why, now=now)
 
     def rounds(self, limit: int = ROUNDS_SHOWN) -> list[RoundView]:
@@ -202,11 +218,23 @@ class Sweep(Generic[P, R]):
     ) -> SweepVisit:
         """Run the item with this key now, in this process, and return its result.
 
-        If its last visit is at most `fresh` ago, it returns that result. Only visits count here: a
-        sweep keeps no row for each item that a round ran. A visit counts against the rate. Raises
-        ResultTimeout, ItemNotFound, or HeldBack if the sweep is paused or its breaker is open.
+        If it was visited, or a round did it, at most `fresh` ago, it returns that result. Of many
+        callers at once one runs it, and the others get its result. A visit counts against the rate.
+        Raises ResultTimeout, ItemNotFound, or HeldBack if the sweep is paused, its breaker is open
+        or the handler raised Overloaded.
         """
         return self._visitor(fresh, timeout).visit(key)
+
+    def visit_soon(self, key: Key, *, fresh: Duration | None = None) -> VisitSoon:
+        """Have a worker run the item with this key soon, and return at once.
+
+        Does nothing if that is asked for already, or if it was done at most `fresh` ago, or if very
+        many visits of the sweep wait. What holds the sweep back holds the visit back, too.
+        """
+        fresh_for = optional_duration(fresh, f"sweep {self.kind!r}: fresh", zero=True)
+        shard = self._sweeps.at(self._kind)
+        self._sweeps.asked.want_fresh(shard, self._kind, fresh_for)
+        return self._sweeps.asked.ask(shard, self._kind, key, fresh=fresh_for)
 
     aranges = awaited(ranges)
     asplit = awaited(split)
@@ -218,6 +246,7 @@ class Sweep(Generic[P, R]):
     afailures = awaited(failures)
     aretry_failures = awaited(retry_failures)
     aaudit = awaited(audit)
+    avisit_soon = awaited(visit_soon)
 
     async def avisit(
         self, key: Key, *, fresh: Duration | None = None, timeout: Duration = VISIT_TIMEOUT
@@ -235,13 +264,17 @@ class Sweep(Generic[P, R]):
 
     def _visitor(self, fresh: Duration | None, timeout: Duration) -> SweepVisitor:
         what = f"sweep {self.kind!r}"
+        fresh_for = optional_duration(fresh, f"{what}: fresh", zero=True)
+        shard = self._sweeps.at(self._kind)
+        self._sweeps.asked.want_fresh(shard, self._kind, fresh_for)
         return SweepVisitor(
-            self._sweeps.at(self._kind),
+            shard,
             self._kind,
-            share=self._sweeps.fleet.share,
-            fresh=optional_duration(fresh, f"{what}: fresh", zero=True),
+            self._sweeps.fleet,
+            fresh=fresh_for,
             timeout=parse_duration(timeout, what=f"{what}: timeout"),
             hooks=self._sweeps.hooks,
+            dead_after=self._sweeps.dead_after,
         )
 
     def _ranges(self, shard: Shard) -> list[Range]:

@@ -1,50 +1,64 @@
-"""Visits of single keys of a sweep: the caller runs the item now, at the rate of the sweep."""
+"""Visits of single keys of a sweep: the caller runs the item now, at the rate of the sweep.
+
+Of many callers at once, in any thread or process, one runs it and the others wait for its result.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import time
 from collections.abc import Iterator
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 from windlass.clock import SECOND, to_datetime
+from windlass.core.face import Site
 from windlass.core.finish.store import MINUTE
 from windlass.core.limit import store as limit_store
-from windlass.core.limit.gate import Breakers, Rates
-from windlass.core.limit.store import Switch
-from windlass.core.limit.switch import held_back, setting_of
+from windlass.core.limit.caller import Passage
+from windlass.core.limit.gate import Breakers
+from windlass.core.limit.switch import downstream_holds, held_back
 from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import KindLoad, failure, success
+from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.home import homes_of
 from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
 from windlass.core.task.hook import Hooks
-from windlass.core.task.kind import Kind
+from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import Count
 from windlass.errors import HeldBack, ItemNotFound, ResultTimeout
 from windlass.source.contract import Key, encode_key, shown
 from windlass.sweep.engine.range_runner import ItemRun, claimed
 from windlass.sweep.engine.reader import find_row, known_by
+from windlass.sweep.engine.soon import record_visit
 from windlass.sweep.model import SweepVisit, terms_of
+from windlass.sweep.operate.hold import RENEW_SECONDS, KeyHold
 from windlass.sweep.store import failed_item
-from windlass.sweep.store import sweep as store
-from windlass.sweep.store.failed_item import FailedItem, Visited
+from windlass.sweep.store import request as requests
+from windlass.sweep.store.failed_item import Visited
 from windlass.value.outcome import Failed, Outcome, Retried, Snoozed, Succeeded
+from windlass.value.period import is_fresh
 from windlass.value.status import Status
 from windlass.value.twin import in_background, in_thread, twin
 
-LOOK_SECONDS = 0.01
+FIRST_PAUSE = 0.005
+LONGEST_PAUSE = 0.25
+CANCEL_SECONDS = 5.0
 
 
 @dataclass(frozen=True)
 class PreparedVisit:
-    """A visit that is about to begin; `text` is the encoded key."""
+    """A visit that is about to begin."""
 
     key: Key
-    text: str
     run: ItemRun
+    hold: KeyHold
     deadline: float
+    # Its way through the limits; it must leave when its handler has ended.
+    passage: Passage
 
 
 @dataclass(frozen=True)
@@ -53,26 +67,37 @@ class SweepVisitor:
 
     shard: Shard
     kind: Kind
-    share: float
+    fleet: Fleet
     fresh: int | None
     timeout: int
     hooks: Hooks
+    dead_after: int
 
     def visit(self, key: Key) -> SweepVisit:
-        """Run the item now, in this process, unless its last visit is at most `fresh` ago."""
+        """Run the item now, in this process, unless it was done at most `fresh` ago."""
         prepared = self._prepare(key)
         if isinstance(prepared, SweepVisit):
             return prepared
-        # An async handler needs an event loop; a sync one must not have one around it.
-        run = prepared.run
+        # An async handler needs an event loop; a sync one must not have one around it. The outcome
+        # is recorded there: a handler that goes on after the time-out still counts.
         if self.kind.is_async:
-            done = in_thread(lambda: _acall(run))
+            done = in_thread(lambda: self._arun(prepared))
         else:
-            done = in_background(lambda: _call(run), "visit")
+            done = in_background(lambda: self._run(prepared), "visit")
+        while not done.done():
+            left = prepared.deadline - time.monotonic()
+            if left <= 0:
+                raise self._late(key)
+            wait([done], min(left, RENEW_SECONDS))
+            prepared.hold.keep()
+        return done.result()
+
+    def _run(self, prepared: PreparedVisit) -> SweepVisit:
+        # Not at the time-out: a sync handler goes on.
         try:
-            outcome = done.result(max(0.0, prepared.deadline - time.monotonic()))
-        except TimeoutError:
-            raise self._late(key) from None
+            outcome = _call(prepared.run)
+        finally:
+            prepared.passage.leave()
         return self._record(prepared, outcome)
 
     async def avisit(self, key: Key) -> SweepVisit:
@@ -82,88 +107,152 @@ class SweepVisitor:
         prepared = await twin(self._prepare, key)
         if isinstance(prepared, SweepVisit):
             return prepared
-        left = max(0.0, prepared.deadline - time.monotonic())
+        running = asyncio.ensure_future(self._arun(prepared))
         try:
-            outcome = await asyncio.wait_for(_acall(prepared.run), left)
-        except TimeoutError:
-            raise self._late(key) from None
+            while not running.done():
+                left = prepared.deadline - time.monotonic()
+                if left <= 0:
+                    raise self._late(key)
+                await asyncio.wait({running}, timeout=min(left, RENEW_SECONDS))
+                await twin(prepared.hold.keep)
+        finally:
+            if not running.done():
+                running.cancel()
+                await asyncio.wait({running}, timeout=CANCEL_SECONDS)
+                await twin(prepared.hold.give_up)
+        return running.result()
+
+    async def _arun(self, prepared: PreparedVisit) -> SweepVisit:
+        try:
+            outcome = await _acall(prepared.run)
+        finally:
+            await asyncio.shield(twin(prepared.passage.leave))
         return await twin(self._record, prepared, outcome)
 
     def _prepare(self, key: Key) -> PreparedVisit | SweepVisit:
         deadline = time.monotonic() + self.timeout / SECOND
         name, now = self.kind.name, self.shard.clock.now()
         text = encode_key(key, what=f"sweep {name!r}")
-        held = self.shard.database.read(lambda connection: limit_store.switch_of(connection, name))
+        switches = self.shard.database.read(limit_store.switches)
+        held = switches.of(name, self.kind.group)
         last = self._fresh(text, now)
         if last is not None:
             return self._view(key, last, is_new=False)
-        if held.off or (self.kind.breaker is not None and held.breaker.is_open):
+        if held.pauses(now) or (self.kind.breaker is not None and held.breaker.is_open):
             raise HeldBack(name, held_back(self.kind, held, now=now) or "held back")
+        why = downstream_holds(self.kind, switches, now=now)
+        if why is not None:
+            raise HeldBack(name, why)
         row = find_row(self.kind, terms_of(self.kind).source, key)
         if row is None:
             raise ItemNotFound(name, shown(key), of="sweep")
         # A database may find "A7" for "a7", or 7 for "7": both are the same item.
         known = known_by(self.kind, row)
         own = encode_key(row[0], what=f"sweep {name!r}")
-        last = None if own == text else self._fresh(own, now)
+        hold = KeyHold.of(self.shard, name, own)
+        last = self._hold(hold, own, asked_at=now, deadline=deadline, key=key)
         if last is not None:
             return self._view(known, last, is_new=False)
-        self._wait_for_rate(held, deadline, key)
+        passage = self._pass(hold, deadline, key)
         task = claimed(name, 0, batch=0, worker=0, now=now)
         load = KindLoad(self.kind, 1)
         load.observer = observer_of(self.kind, self.hooks)
-        return PreparedVisit(known, own, ItemRun(task, load, [row]), deadline)
+        return PreparedVisit(known, ItemRun(task, load, [row]), hold, deadline, passage)
+
+    def _hold(
+        self, hold: KeyHold, own: str, *, asked_at: int, deadline: float, key: Key
+    ) -> Visited | None:
+        """Hold the key, or wait for the visit of it that runs, and return its result."""
+        pause = FIRST_PAUSE
+        has_waited = False
+        while not hold.take():
+            has_waited = True
+            last = self._last(own)
+            # It ended after this one was asked for: that is the result.
+            if last is not None and last.visited_at >= asked_at:
+                return last
+            if time.monotonic() + pause > deadline:
+                raise self._late(key)
+            time.sleep(pause)
+            pause = min(pause * 1.5, LONGEST_PAUSE)
+        # Another visit may have ended between the last look and the hold.
+        last = self._last(own) if has_waited else None
+        if last is None or last.visited_at < asked_at:
+            last = self._fresh(own, self.shard.clock.now())
+        if last is not None:
+            hold.give_up()
+        return last
+
+    def _last(self, text: str) -> Visited | None:
+        name = self.kind.name
+        return self.shard.database.read(
+            lambda connection: failed_item.visited(connection, name, text)
+        )
 
     def _fresh(self, text: str, now: int) -> Visited | None:
-        """The last visit, if it is at most `fresh` ago."""
+        """The last visit, or what a round did, if it is at most `fresh` ago."""
         if self.fresh is None:
             return None
-        last = self.shard.database.read(
-            lambda connection: failed_item.visited(connection, self.kind.name, text)
-        )
-        if last is None:
-            return None
-        # If it is in the future, the clock stepped back since, and its age is not known.
-        return last if now - self.fresh <= last.visited_at <= now + SECOND else None
-
-    def _wait_for_rate(self, held: Switch, deadline: float, key: Key) -> None:
-        per_second = setting_of(self.kind, held).rate
-        if per_second is None:
-            return
         name = self.kind.name
-        rates = Rates(self.shard.database, share=self.share)
-        rates.set(name, per_second)
-        while not rates.available(name):
-            if time.monotonic() > deadline:
+        visited, done_at = self.shard.database.read(
+            lambda connection: (
+                failed_item.visited(connection, name, text),
+                requests.done_at(connection, name, text),
+            )
+        )
+        by_round = None if done_at is None else Visited(done_at, Status.SUCCEEDED, None)
+        known = [each for each in (visited, by_round) if each is not None]
+        last = max(known, key=lambda each: each.visited_at, default=None)
+        return last if last is not None and is_fresh(last.visited_at, self.fresh, now) else None
+
+    def _pass(self, hold: KeyHold, deadline: float, key: Key) -> Passage:
+        """Wait until the limits of the kind let one run start."""
+        try:
+            passage = self._passage()
+            if passage.enter(deadline, meanwhile=hold.keep) is None:
                 raise self._late(key)
-            time.sleep(LOOK_SECONDS)
-        rates.spend(name, 1)
+        except BaseException:
+            hold.give_up()
+            raise
+        return passage
+
+    def _passage(self) -> Passage:
+        shard = self.shard
+        return Passage(
+            Site.at(shard, Registry()),
+            self.kind,
+            share=self.fleet.share,
+            homes=homes_of(self.fleet, shard, [self.kind]),
+            dead_after=self.dead_after,
+        )
 
     def _record(self, prepared: PreparedVisit, outcome: Outcome) -> SweepVisit:
         shard, kind, run = self.shard, self.kind, prepared.run
+        if isinstance(outcome, Snoozed) and outcome.overload is not None:
+            prepared.hold.give_up()
+            raise HeldBack(kind.name, f"what it calls is overloaded: {outcome.overload}")
         now = shard.clock.now()
         error = _error_of(outcome)
         status = Status.SUCCEEDED if error is None else Status.FAILED
         what = Visited(now, status, error)
         number = shard.numbers.take()[0]
         run.outcome = outcome if isinstance(outcome, Succeeded) else Failed(error or "", "")
-        breakers = Breakers(shard.database, shard.clock, shard.numbers, worker=lambda: 0)
+        homes = homes_of(self.fleet, shard, [kind])
+        breakers = Breakers(
+            shard.database, shard.clock, shard.numbers, worker=lambda: 0, homes=homes
+        )
 
         def work(connection: Connection) -> None:
             dialect = shard.database.dialect
-            failed_item.note_visit(connection, dialect, kind.name, key=prepared.text, what=what)
-            if error is None:
-                failed_item.forget(connection, kind.name, prepared.text)
-            else:
-                row = store.get(connection, kind.name)
-                failed = FailedItem(number, prepared.text, error, row.round if row else 0, 1)
-                failed_item.add(connection, kind.name, [failed], now=now)
+            record_visit(connection, dialect, kind.name, prepared.hold.key, what, number=number)
+            prepared.hold.end(connection)
             count = Count(now // MINUTE, kind.name, 0, done=int(error is None))
             count.failed, count.milliseconds = int(error is not None), round(run.milliseconds)
             dialect.count(connection, [count])
             breakers.note(connection, [run], {run.task.id}, now=now)
 
         shard.database.write(work)
+        breakers.note_elsewhere([run], {run.task.id})
         return self._view(prepared.key, what, is_new=True)
 
     @staticmethod

@@ -6,7 +6,7 @@ has a batch, and a worker that has lost it changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
@@ -76,7 +76,8 @@ def listing(connection: Connection, sweep: str, *, limit: int) -> list[FailedIte
     """Failed items, newest first."""
     rows = connection.execute(
         select(*COLUMNS)
-        .where(sweep_failure.c.sweep == sweep)
+        # One that was put off before its first try ended has not failed.
+        .where(sweep_failure.c.sweep == sweep, sweep_failure.c.tries > 0)
         .order_by(sweep_failure.c.failed_at.desc(), sweep_failure.c.id.desc())
         .limit(limit)
     )
@@ -85,7 +86,11 @@ def listing(connection: Connection, sweep: str, *, limit: int) -> list[FailedIte
 
 def count(connection: Connection, sweep: str) -> int:
     """How many failed items a sweep has."""
-    query = select(func.count()).select_from(sweep_failure).where(sweep_failure.c.sweep == sweep)
+    query = (
+        select(func.count())
+        .select_from(sweep_failure)
+        .where(sweep_failure.c.sweep == sweep, sweep_failure.c.tries > 0)
+    )
     return int(connection.execute(query).scalar_one())
 
 
@@ -151,6 +156,16 @@ def settle(
             update(sweep_failure)
             .where(sweep_failure.c.id == number, sweep_failure.c.batch == batch)
             .values(failed_at=now, **_failed_again(error))
+        )
+
+
+def put_off(connection: Connection, *, batch: int, until: Mapping[int, int]) -> None:
+    """Release claimed items that were put off, each to be tried again at its time."""
+    for number, retry_at in sorted(until.items()):
+        connection.execute(
+            update(sweep_failure)
+            .where(sweep_failure.c.id == number, sweep_failure.c.batch == batch)
+            .values(retry_at=retry_at, batch=None, worker=None)
         )
 
 

@@ -22,6 +22,7 @@ from windlass.core.alert.store import raise_alert
 from windlass.database.schema import range_, sweep_failure
 from windlass.sweep.model import Range, RangeOrder, RoundView, Tile, lose
 from windlass.sweep.store import failed_item
+from windlass.sweep.store import request as requests
 from windlass.sweep.store import sweep as sweeps
 from windlass.sweep.store.failed_item import FailedItem
 from windlass.sweep.store.sweep import new_range
@@ -322,6 +323,7 @@ def fall(connection: Connection, worker: int) -> int:
         .values(batch=None)
     )
     failed_item.abandon(connection, worker)
+    requests.abandon(connection, worker)
     return abandoned.rowcount
 
 
@@ -353,6 +355,7 @@ def hand_back(connection: Connection, worker: int, *, unless: Collection[int] = 
         .where(sweep_failure.c.worker == worker, sweep_failure.c.batch.not_in(list(unless)))
         .values(batch=None, worker=None)
     )
+    requests.hand_back_all(connection, worker, unless=unless)
     return handed_back.rowcount
 
 
@@ -387,7 +390,7 @@ def held(connection: Connection, worker: int) -> set[int]:
             range_.c.batch.is_not(None),
         )
     )
-    return {*found, *failed_item.held(connection, worker)}
+    return {*found, *failed_item.held(connection, worker), *requests.held(connection, worker)}
 
 
 def _range(row: Row[Any]) -> Range:

@@ -9,7 +9,8 @@ from windlass import telemetry
 from windlass.core.alert import store as alert_store
 from windlass.core.face import FaceLoop, Site
 from windlass.core.finish.store import MINUTE, work_of
-from windlass.database.connection import Connection, has_tables
+from windlass.database.connection import Connection
+from windlass.database.database import has_tables
 from windlass.errors import Undelivered
 from windlass.value.twin import in_background
 from windlass.watch.declare import Beat, Watching

@@ -19,9 +19,10 @@ from windlass.core.alert import store as alert_store
 from windlass.core.alert.model import Trouble, cause_of
 from windlass.core.cron import store as cron
 from windlass.core.face import Site
+from windlass.core.finish import store as finish_store
 from windlass.core.finish.store import MINUTE
 from windlass.core.limit import store as limit_store
-from windlass.core.limit.store import Switch
+from windlass.core.limit.store import SwitchRows
 from windlass.core.limit.switch import held_back
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.store import WorkerView
@@ -95,7 +96,7 @@ class Look:
         return ring_store.workers(self.connection, left_since=self.now - HOUR)
 
     @cached_property
-    def switches(self) -> dict[str, Switch]:
+    def switches(self) -> SwitchRows:
         return limit_store.switches(self.connection)
 
     @cached_property
@@ -118,8 +119,8 @@ class Look:
 
     def is_free(self, kind: Kind) -> bool:
         """Whether nothing holds the kind back on purpose."""
-        switch = self.switches.get(kind.name, Switch(kind.name))
-        return held_back(kind, switch, now=self.now) is None
+        switch = self.switches.of(kind.name, kind.group)
+        return held_back(kind, switch, now=self.now, others=self.switches) is None
 
 
 def happened(look: Look) -> Iterator[Trouble]:
@@ -240,9 +241,17 @@ def _held_up(look: Look) -> Iterator[Trouble]:
     until = {name: kind.due_until(look.now) for name, kind in free.items() if kind.has_rows}
     dialect = look.site.database.dialect
     oldest = store.oldest_due(look.connection, dialect, until)
+    # Each overload moves the due time of its row, but the row is as late as it is.
+    tasks = [name for name in until if free[name].period is None and not free[name].schedule]
+    overloaded = finish_store.overloaded_since(look.connection, tasks)
     for name, kind in free.items():
         if is_sweep(kind):
             yield from _unserved_sweep(look, name)
+            continue
+        if look.now - overloaded.get(name, look.now) > _late_after(look, kind):
+            since = format_duration((look.now - overloaded[name]) // SECOND * SECOND)
+            text = f"what {name!r} calls is overloaded: a row of it is put off since {since}"
+            yield Trouble("late", name, f"{text}; see: windlass status")
             continue
         if name not in oldest:
             continue

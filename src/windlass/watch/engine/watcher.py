@@ -20,7 +20,8 @@ from windlass.core.task.declare import How
 from windlass.core.task.enqueue import TaskWriter
 from windlass.core.task.kind import Kind
 from windlass.core.wake.bell import Bell
-from windlass.database.connection import Connection, has_tables
+from windlass.database.connection import Connection
+from windlass.database.database import has_tables
 from windlass.watch.declare import Channel, Watching
 from windlass.watch.engine.deliver import delivery
 from windlass.watch.engine.rule import (

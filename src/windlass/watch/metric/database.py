@@ -19,7 +19,6 @@ from windlass.clock import SECOND, Clock
 from windlass.core.alert.model import Severity
 from windlass.core.cron import store as cron
 from windlass.core.limit import store as limit_store
-from windlass.core.limit.store import Switch
 from windlass.core.limit.switch import setting_of
 from windlass.core.ring import store as ring_store
 from windlass.core.shard.fleet import Fleet
@@ -148,11 +147,12 @@ class DatabaseMetrics:
         switches = limit_store.switches(connection)
         states: dict[str, list[int]] = {}
         for name, kind in self._app.registry.kinds.items():
-            switch = switches.get(name, Switch(name))
-            window = setting_of(kind, switch).window
+            switch = switches.of(name, kind.group)
+            setting = setting_of(kind, switch, now=now)
+            window = setting.window
             is_closed = window is not None and not window.is_open(now)
             breaker = 0 if kind.breaker is None else int(switch.breaker.state)
-            state = [breaker, int(switch.off), int(is_closed)]
+            state = [breaker, int(setting.off), int(is_closed)]
             # Of the kinds without a name of their own, the worst counts.
             worst = states.setdefault(names.of(name), [0, 0, 0])
             states[names.of(name)] = list(map(max, worst, state))

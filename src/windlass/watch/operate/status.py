@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import cast
 
 from windlass.clock import SECOND
@@ -12,7 +13,7 @@ from windlass.core.cron import store as cron
 from windlass.core.finish import store as finish_store
 from windlass.core.finish.store import MINUTE, Work
 from windlass.core.limit import store as limit_store
-from windlass.core.limit.store import Switch
+from windlass.core.limit.store import Switch, SwitchRows
 from windlass.core.limit.switch import Setting, held_back, setting_of
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.store import WorkerView
@@ -173,13 +174,13 @@ class _Reader:
     def all_kinds(self) -> list[KindStatus]:
         since = self.now // MINUTE - HOUR
         done = {work.kind: work for work in finish_store.work_since(self._connection, minute=since)}
-        switches = limit_store.switches(self._connection)
+        switches = self._switches
         waiting = cron.kinds_waiting(self._connection)
         unended = cron.kinds_unended(self._connection) - self._registry.own.keys()
         names = sorted({*self._registry.kinds, *waiting, *unended, *done})
         counts = self._counts(names)
         return [
-            self._kind(switches.get(name, Switch(name)), done.get(name), counts.get(name))
+            self._kind(self._switch(switches, name), done.get(name), counts.get(name))
             for name in names
         ]
 
@@ -189,9 +190,16 @@ class _Reader:
         is_declared = name in self._registry.kinds
         if not is_declared and work is None and name not in cron.kinds_unended(self._connection):
             return None
-        return self._kind(
-            limit_store.switch_of(self._connection, name), work, self._counts([name]).get(name)
-        )
+        found = self._switch(self._switches, name)
+        return self._kind(found, work, self._counts([name]).get(name))
+
+    @cached_property
+    def _switches(self) -> SwitchRows:
+        return limit_store.switches(self._connection)
+
+    def _switch(self, switches: SwitchRows, name: str) -> Switch:
+        kind = self._registry.kinds.get(name)
+        return switches.of(name, None if kind is None else kind.group)
 
     def _counts(self, names: Iterable[str]) -> dict[str, dict[str, int]]:
         """The rows of each kind in each state; sweeps have ranges instead."""
@@ -211,9 +219,10 @@ class _Reader:
         counts = (counts or NONE_COUNTED) if swept is None else swept.counts
         ended = 0 if work is None else work.done + work.failed + work.retried
         is_served = any(name in each.kinds and each.lease_until >= now for each in self.workers)
-        setting = None if kind is None else setting_of(kind, found)
+        setting = None if kind is None else setting_of(kind, found, now=now)
         window = None if setting is None else setting.window
-        held = held_back(kind, found, now=now)
+        held = held_back(kind, found, now=now, others=self._switches)
+        pause = next(iter(found.pauses(now)), None)
         why_sweep = swept.why if swept is not None and is_served else None
         period = None if kind is None else kind.period
         return KindStatus(
@@ -227,14 +236,16 @@ class _Reader:
             done_last_hour=0 if work is None else work.done,
             failed_last_hour=0 if work is None else work.failed,
             average_milliseconds=None if work is None or not ended else work.milliseconds / ended,
-            paused=found.off,
-            reason=found.reason,
-            who=found.who,
-            since=found.since,
+            paused=pause is not None,
+            reason=None if pause is None else pause.reason,
+            who=None if pause is None else pause.who,
+            since=None if pause is None else pause.since,
+            until=None if pause is None else pause.until,
+            group=None if kind is None else kind.group,
             opens_at=None if window is None or window.is_open(now) else window.opens_at(now),
             probe_at=found.breaker.probe_at,
             rate=None if setting is None or setting.rate is None else rate_text(setting.rate),
-            window=None if window is None else window.text,
+            window=None if window is None else str(window),
             concurrency=None if setting is None else setting.concurrency,
             breaker=str(found.breaker.state),
             is_held_back=held is not None,
@@ -320,10 +331,13 @@ def _declared(kind: Kind) -> DeclaredView:
         retries=max(kind.terms.retry.retries.values(), default=0),
         timeout=None if kind.timeout is None else format_duration(kind.timeout),
         rate=None if kind.rate is None else rate_text(kind.rate),
-        window=None if kind.window is None else kind.window.text,
+        window=None if kind.window is None else str(kind.window),
+        group=kind.group,
         concurrency=kind.concurrency,
+        total_concurrency=kind.total_concurrency,
         priority=kind.priority,
         breaker=breaker,
+        downstreams=[each.name for each in kind.downstreams],
     )
 
 

@@ -13,7 +13,7 @@ from statistics import median_low
 from windlass.clock import SECOND
 from windlass.core.finish.store import MINUTE, Work
 from windlass.core.limit import store as limit_store
-from windlass.core.limit.store import Switch
+from windlass.core.limit.store import Switch, SwitchRows
 from windlass.core.limit.switch import Setting, held_back, setting_of
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.store import WorkerView
@@ -154,7 +154,7 @@ class PromiseReader:
 
     def held_back(self, kind: Kind) -> str | None:
         """What holds a kind back, in words."""
-        return held_back(kind, self._switch(kind), now=self.now)
+        return held_back(kind, self._switch(kind), now=self.now, others=self._switches)
 
     def pace(
         self, kind: Kind, *, pressed_since: int | None = None, speed: float | None = None
@@ -176,7 +176,7 @@ class PromiseReader:
             busy=busy,
             is_pressed=is_pressed,
             workers=sum(kind.name in each.kinds for each in self._alive),
-            setting=self._shared(setting_of(kind, found)),
+            setting=self._shared(setting_of(kind, found, now=self.now)),
             is_broken=kind.breaker is not None and found.breaker.is_open,
         )
 
@@ -221,7 +221,7 @@ class PromiseReader:
         begun = [each for each in running if each.begins_at <= self.now]
         oldest = min(begun, key=lambda each: each.begins_at, default=None)
         # The nodes are of other kinds: what holds these back is told with them.
-        pace = KindPace(0.0, 0.0, False, 1, setting_of(kind, Switch(kind.name)))
+        pace = KindPace(0.0, 0.0, False, 1, setting_of(kind, Switch(kind.name), now=self.now))
         return BacklogFacts(
             pace=pace,
             due=len(begun),
@@ -253,6 +253,7 @@ class PromiseReader:
             for found in (
                 store.running_since(self.connection, kind.name),
                 store.retried_since(self.connection, kind.name),
+                store.overloaded_since(self.connection, kind.name),
             )
             if found is not None
         ]
@@ -274,7 +275,7 @@ class PromiseReader:
         return max(counted, estimate)
 
     def _switch(self, kind: Kind) -> Switch:
-        return self._switches.get(kind.name, Switch(kind.name))
+        return self._switches.of(kind.name, kind.group)
 
     def _shared(self, setting: Setting) -> Setting:
         """The setting of one shard: each has an equal part of the rate."""
@@ -297,7 +298,7 @@ class PromiseReader:
         return [each for each in found if each.lease_until >= self.now]
 
     @cached_property
-    def _switches(self) -> dict[str, Switch]:
+    def _switches(self) -> SwitchRows:
         return limit_store.switches(self.connection)
 
     @cached_property

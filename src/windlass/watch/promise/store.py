@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from sqlalchemy import Connection, func, select
 
-from windlass.core.finish.store import Work
+from windlass.core.finish.store import OVERLOAD_TABLES, Work
+from windlass.database.database import has_tables
 from windlass.database.dialect.base import Tier, force_index
-from windlass.database.schema import failure, stat, task
+from windlass.database.schema import failure, overload, stat, task
 from windlass.value.status import Status
 
 # Due rows are counted up to this many.
@@ -54,6 +55,21 @@ def running_since(connection: Connection, kind: str) -> tuple[int, int] | None:
     first = select(by_index).where(by_index.c.started_at.is_not(None))
     row = connection.execute(first.order_by(by_index.c.started_at).limit(1)).first()
     return None if row is None else (int(row.started_at), int(row.id))
+
+
+def overloaded_since(connection: Connection, kind: str) -> tuple[int, int] | None:
+    """The first overload of a row of a kind that has not ended since, and the row."""
+    if not has_tables(connection, OVERLOAD_TABLES):
+        return None
+    is_open = task.c.status.in_((Status.WAITING, Status.RUNNING))
+    row = connection.execute(
+        select(overload.c.since, overload.c.task_id)
+        .join(task, task.c.id == overload.c.task_id)
+        .where(overload.c.kind == kind, is_open)
+        .order_by(overload.c.since)
+        .limit(1)
+    ).first()
+    return None if row is None else (int(row.since), int(row.task_id))
 
 
 def retried_since(connection: Connection, kind: str) -> tuple[int, int] | None:

@@ -16,8 +16,10 @@ from windlass.core.face import Faces, Read, Values
 from windlass.core.fetch import store as fetch_store
 from windlass.core.fetch.store import OFFERED
 from windlass.core.ring import store as ring_store
+from windlass.core.task.store import lane
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import task
+from windlass.value.bucket import home_name, owned_with
 from windlass.value.shard import COMING, LEAVING
 from windlass.value.status import Status
 
@@ -36,6 +38,12 @@ class Seen(NamedTuple):
     bucket: int
     # A flow run moves after its end, with its nodes.
     is_run: bool = False
+    lane: str | None = None
+
+    @property
+    def home(self) -> str | None:
+        """The key that decides about its shard; None if it may be in any."""
+        return self.key if self.lane is None else home_name(self.lane)
 
     @property
     def is_abandoned(self) -> bool:
@@ -66,6 +74,7 @@ def after(connection: Connection, number: int | None, *, limit: int) -> list[See
         task.c.due_at,
         task.c.bucket,
         task.c.flow_id.is_not(None),
+        *lane.shown(connection, [task.c.lane]),
     ).where(or_(task.c.flow_id.is_(None), task.c.flow_id == task.c.id))
     if number is not None:
         query = query.where(task.c.id > number)
@@ -115,6 +124,7 @@ def _mark_abandoned(connection: Connection, ids: Collection[int], *, now: int) -
                 due_at=now,
                 lost=task.c.lost + 1,
                 lost_in_a_row=task.c.lost_in_a_row + 1,
+                **lane.holding(connection),
             )
         )
 
@@ -123,11 +133,11 @@ def _unread(connection: Connection, due: Sequence[Seen]) -> list[int]:
     """The due rows that no owner of their bucket reads until the transaction ends."""
     if not due:
         return []
-    owners = ring_store.kept_owners(connection, {row.bucket for row in due})
+    owners = ring_store.kept_owners(connection, {owned_with(row.bucket) for row in due})
     served = {view.id: view.kinds for view in ring_store.workers(connection)}
 
     def is_unread(row: Seen) -> bool:
-        owner = owners.get(row.bucket)
+        owner = owners.get(owned_with(row.bucket))
         return owner is None or (owner in served and row.kind not in served[owner])
 
     return [row.id for row in due if is_unread(row)]
@@ -143,7 +153,9 @@ def unmark(connection: Connection, ids: Collection[int]) -> None:
 def leaving(connection: Connection, ids: Collection[int]) -> dict[int, Values]:
     """All columns of the rows that are still marked, by id."""
     rows = connection.execute(
-        select(task).where(task.c.id.in_(ids), task.c.batch == LEAVING).order_by(task.c.id)
+        select(*lane.all_columns(connection))
+        .where(task.c.id.in_(ids), task.c.batch == LEAVING)
+        .order_by(task.c.id)
     ).mappings()
     return {row["id"]: dict(row) for row in rows}
 
@@ -181,7 +193,7 @@ def put(
 def release(connection: Connection, copies: Mapping[int, Values], *, faces: Faces) -> set[int]:
     """Delete the rows that have not changed since they were copied; their ids."""
     rows = connection.execute(
-        select(task)
+        select(*lane.all_columns(connection))
         .where(task.c.id.in_(copies), task.c.batch == LEAVING)
         .order_by(task.c.id)
         .with_for_update()

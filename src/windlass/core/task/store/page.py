@@ -19,6 +19,7 @@ from sqlalchemy import (
     text,
 )
 
+from windlass.core.task.store import lane
 from windlass.core.task.store.task import VIEW, matching, view_of
 from windlass.database.dialect.base import Dialect, force_index
 from windlass.database.scan import scan
@@ -72,7 +73,9 @@ def page(
 def _by_key(connection: Connection, dialect: Dialect, query: TaskFilter) -> TasksBelow:
     kinds = [query.kind] if query.kind else _kinds(connection, dialect.in_key_index)
     rows = connection.execute(
-        select(*BRIEF).where(task.c.kind.in_(kinds), matching(query)).order_by(task.c.id.desc())
+        select(*lane.shown(connection, BRIEF))
+        .where(task.c.kind.in_(kinds), matching(query))
+        .order_by(task.c.id.desc())
     )
     found = [view_of(row) for row in rows]
     return TasksBelow(found, None, len(found))
@@ -179,6 +182,8 @@ def _fetch(connection: Connection, numbers: Sequence[int], query: TaskFilter) ->
     if not numbers:
         return []
     rows: Iterable[Sequence[Any]] = connection.execute(
-        select(*BRIEF).where(task.c.id.in_(numbers), matching(query)).order_by(task.c.id.desc())
+        select(*lane.shown(connection, BRIEF))
+        .where(task.c.id.in_(numbers), matching(query))
+        .order_by(task.c.id.desc())
     )
     return [view_of(row) for row in rows]

@@ -20,13 +20,21 @@ from sqlalchemy import (
 )
 from sqlalchemy.sql.expression import text
 
+from windlass.core.task.store import lane
 from windlass.database.dialect.base import Dialect, Executor
 from windlass.database.schema import task
 from windlass.value.payload import without_trace
 from windlass.value.status import FINAL, Status
-from windlass.value.task import COUNTED_EXACTLY, NewNode, NewTask, TaskFilter, TaskView
+from windlass.value.task import (
+    COUNTED_EXACTLY,
+    NewLaneTask,
+    NewNode,
+    NewTask,
+    TaskFilter,
+    TaskView,
+)
 
-N = TypeVar("N", NewTask, NewNode)
+N = TypeVar("N", bound=NewTask | NewNode)
 
 CHUNK_ROWS = 2_000
 COPY_FROM = 200
@@ -47,12 +55,31 @@ def insert(
 
     `again`: a transaction whose answer was lost may have written them before.
     """
+    if any(isinstance(row, NewLaneTask) for row in rows):
+        return _insert_apart(executor, dialect, rows, again=again)
     may_copy = len(rows) >= COPY_FROM and rows[0].task_key is None and not again
     if may_copy and dialect.copy(executor, rows):
         return {row.id for row in rows}
     inserted: set[int] = set()
     for chunk in chunks(rows):
         inserted |= dialect.insert(executor, chunk)
+    return inserted
+
+
+def _insert_apart(
+    executor: Executor, dialect: Dialect, rows: Sequence[NewTask], *, again: bool
+) -> set[int]:
+    """`insert` of rows of which some, or all, have a lane."""
+    laned = [row for row in rows if isinstance(row, NewLaneTask)]
+    inserted: set[int] = set()
+    if len(laned) < len(rows):
+        rest = [row for row in rows if not isinstance(row, NewLaneTask)]
+        inserted |= insert(executor, dialect, rest, again=again)
+    may_copy = len(laned) >= COPY_FROM and laned[0].task_key is None and not again
+    if may_copy and dialect.copy_laned(executor, laned):
+        return inserted | {row.id for row in laned}
+    for chunk in chunks(laned):
+        inserted |= dialect.insert_laned(executor, chunk)
     return inserted
 
 
@@ -159,7 +186,7 @@ def find(connection: Connection, kind: str, key: str) -> TaskView | None:
 
 
 def _one(connection: Connection, *where: ColumnElement[bool]) -> TaskView | None:
-    row = connection.execute(select(*VIEW).where(*where)).first()
+    row = connection.execute(select(*lane.shown(connection, VIEW)).where(*where)).first()
     return None if row is None else view_of(row)
 
 
@@ -176,8 +203,9 @@ def waiting_payloads(connection: Connection, kind: str, *, limit: int) -> list[t
 
 def listing(connection: Connection, wanted: TaskFilter, *, limit: int) -> list[TaskView]:
     """Rows that match, newest first; pass the last id as `before` for the next page."""
+    shown = lane.shown(connection, VIEW)
     rows = connection.execute(
-        select(*VIEW).where(matching(wanted)).order_by(task.c.id.desc()).limit(limit)
+        select(*shown).where(matching(wanted)).order_by(task.c.id.desc()).limit(limit)
     )
     return [view_of(row) for row in rows]
 
@@ -221,6 +249,7 @@ def retry(connection: Connection, numbers: Sequence[int], *, now: int) -> list[i
             finished_at=None,
             prune_at=None,
             remark=None,
+            **lane.in_order(connection),
         )
     )
     return few
@@ -353,6 +382,8 @@ def matching(wanted: TaskFilter, rows: FromClause = task) -> ColumnElement[bool]
         clauses.append(rows.c.status == wanted.status)
     if wanted.key is not None:
         clauses.append(rows.c.task_key == wanted.key)
+    if wanted.lane is not None:
+        clauses.append(rows.c.lane == wanted.lane)
     if wanted.before is not None:
         clauses.append(rows.c.id < wanted.before)
     if wanted.created_after is not None:

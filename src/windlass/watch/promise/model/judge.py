@@ -241,7 +241,8 @@ def _queue_breaks_at(found: BacklogFacts, within: int, now: int) -> int | None:
     window = found.pace.setting.window
     if speed == 0.0:
         return first_late
-    if window is not None and not window.is_open(now) and window.opens_at(now) > first_late:
+    opens_at = now if window is None else window.opens_at(now)
+    if opens_at is None or opens_at > first_late:
         return first_late
     if not speed or not found.due:
         return None

@@ -97,7 +97,7 @@ class KindPace:
     @property
     def share(self) -> float:
         """The part of the time in which its window is open."""
-        return 1.0 if self.setting.window is None else self.setting.window.share
+        return self.setting.share
 
     def changed(
         self,

@@ -162,7 +162,7 @@ def basis_of(pace: KindPace) -> str:
     if pace.setting.rate is not None:
         parts.append(f"rate {rate_text(pace.setting.rate)}")
     if pace.setting.window is not None:
-        parts.append(f"window {pace.setting.window.text}")
+        parts.append(f"window {pace.setting.window}")
     return "; ".join(parts)
 
 

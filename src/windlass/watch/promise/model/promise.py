@@ -8,8 +8,10 @@ from math import ceil
 from typing import Literal
 
 from windlass.clock import SECOND, to_datetime
+from windlass.core.limit.store import Switch
 from windlass.value.duration import format_duration
 from windlass.value.rate import rate_text
+from windlass.value.task import EVERYTHING, GROUP
 from windlass.watch.promise.model.pace import Hold, KindPace
 
 PromiseState = Literal["kept", "at risk", "broken", "unknown"]
@@ -71,7 +73,7 @@ def cure_of(kind: str, pace: KindPace, *, speed: float | None, needed: float | N
     """What would make a kind fast enough: what holds it back comes first; None if unknown."""
     match pace.hold:
         case Hold.PAUSED:
-            return f"resume it: windlass resume {kind}"
+            return f"resume it: {' and '.join(map(_resume, pace.setting.pauses))}"
         case Hold.BREAKER:
             return f"cure its errors, and close its breaker: windlass resume {kind}"
         case Hold.WORKER:
@@ -85,12 +87,21 @@ def cure_of(kind: str, pace: KindPace, *, speed: float | None, needed: float | N
     return "; ".join(cures) or (None if speed is None else "more workers")
 
 
+def _resume(found: Switch) -> str:
+    """The command that ends a pause."""
+    if found.kind == EVERYTHING:
+        return "windlass resume"
+    if found.kind.startswith(GROUP):
+        return f"windlass resume --group {found.kind.removeprefix(GROUP)}"
+    return f"windlass resume {found.kind}"
+
+
 def _more_time(kind: str, pace: KindPace, needed: float) -> list[str]:
     window, speed = pace.setting.window, pace.speed
-    if window is None or window.share >= 1.0 or (speed and speed * window.share >= needed):
+    if window is None or pace.share >= 1.0 or (speed and speed * pace.share >= needed):
         return []
-    hours = window.share * 168
-    text = f"a longer window than {window.text} ({hours:.0f} h a week)"
+    hours = pace.share * 168
+    text = f"a longer window than {window} ({hours:.0f} h a week)"
     return [f"{text}: windlass set {kind} --window ..."]
 
 

@@ -1,0 +1,1 @@
+"""Permits: limits of runs at once that hold for the whole fleet."""

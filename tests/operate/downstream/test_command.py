@@ -1,0 +1,104 @@
+"""`windlass downstream list|show`, and `pause|resume|set` of a downstream."""
+
+import pytest
+
+from tests.fixture.command import open_module
+
+pytestmark = pytest.mark.mostly("sqlite")
+
+STORE = """
+from windlass import App
+
+app = App({url!r})
+inventory = app.downstream("inventory", rate="700/s", concurrency=50, breaker="8 in a row, 30s")
+app.downstream("mail", window="08:00-18:00")
+
+@app.task(downstream=inventory)
+def look(code: str) -> None:
+    if code == "broken":
+        raise ConnectionError("no inventory")
+
+@app.task(downstream=[inventory, "mail"])
+def tell(code: str) -> None: ...
+"""
+
+
+@pytest.fixture
+def store(database_url: str, write_module, monkeypatch):
+    """An app with two downstreams; commands find it by $WINDLASS_APP."""
+    yield from open_module(STORE.format(url=database_url), write_module, monkeypatch)
+
+
+def test_the_list_has_each_downstream_with_its_limits(windlass, store):
+    answer = windlass("downstream", "list", "--json")
+
+    inventory, mail = answer.json
+    assert (inventory["name"], mail["name"]) == ("inventory", "mail")
+    assert inventory["holds"] == {"rate": "700/s", "concurrency": 50, "window": None}
+    assert [kind["kind"] for kind in inventory["kinds"]] == ["look", "tell"]
+    assert [kind["kind"] for kind in mail["kinds"]] == ["tell"]
+
+
+def test_what_is_set_holds_and_what_is_declared_stays(windlass, store):
+    assert windlass("set", "inventory", "--rate", "300/s", "--concurrency", "20").code == 0
+
+    found = windlass("downstream", "show", "inventory", "--json").json
+
+    assert found["holds"] == {"rate": "300/s", "concurrency": 20, "window": None}
+    assert found["declared"] == {"rate": "700/s", "concurrency": 50, "window": None}
+
+
+def test_a_pause_is_shown_with_its_reason_and_for_each_kind(windlass, store):
+    windlass("pause", "inventory", "--reason", "stocktaking", "--who", "ann")
+
+    found = windlass("downstream", "show", "inventory", "--json").json
+
+    assert found["off"] is True
+    assert "paused by ann" in found["held_back"]
+    assert all("downstream inventory: paused" in kind["held_back"] for kind in found["kinds"])
+    assert "stocktaking" in windlass("downstream", "list").out
+    assert windlass("resume", "inventory").code == 0
+    assert windlass("downstream", "show", "inventory", "--json").json["held_back"] is None
+
+
+def test_people_see_limits_kinds_and_state(windlass, store):
+    shown = windlass("downstream", "show", "inventory").out
+
+    assert "rate 700/s, no window, 50 at once" in shown
+    assert "look" in shown
+    assert "closed, 0 errors in a row" in shown
+
+
+def test_permits_are_shown_by_worker(windlass, store):
+    def write(connection):
+        connection.exec_driver_sql(
+            "insert into windlass_worker (id, host, pid, lease_until, joined_at, kinds) "
+            "values (7, 'here', 1, 9999999999999999, 0, '{\"serves\":[],\"declares\":[]}')"
+        )
+        connection.exec_driver_sql(
+            "insert into windlass_permit (name, worker, held, wanted, seen_at) "
+            "values ('inventory', 7, 12, 14, 0)"
+        )
+
+    store.app.prepare()
+    store.app.database.write(write)
+
+    found = windlass("downstream", "show", "inventory", "--json").json
+
+    permit = {"worker": 7, "held": 12, "wanted": 14, "waits_since": None}
+    assert found["permits"] == [permit]
+    assert (found["permits_held"], found["permits_wanted"]) == (12, 14)
+    assert "12 of 50" in windlass("downstream", "list").out
+
+
+def test_an_unknown_downstream_is_refused_with_the_known_ones(windlass, store):
+    answer = windlass("downstream", "show", "inventry")
+
+    assert answer.code == 1
+    assert "'inventry' is not a downstream of this app; declared: inventory, mail" in answer.err
+
+
+def test_an_app_without_downstreams_says_so(windlass, shop):
+    answer = windlass("downstream", "list")
+
+    assert (answer.code, "No downstream is declared" in answer.out) == (0, True)

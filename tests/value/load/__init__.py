@@ -1,0 +1,1 @@
+"""What another system can bear, and a model of one."""
