@@ -173,11 +173,11 @@ class LaneWorld(World):
             begun.append(run)
             begin(run)
 
-        self.oracle.note_begun = note  # type: ignore[method-assign]
+        self.oracle.note_begun = note
         try:
             return super()._start(actor, rng)
         finally:
-            self.oracle.note_begun = begin  # type: ignore[method-assign]
+            self.oracle.note_begun = begin
             for run in begun:
                 if id(run) not in before and run.task.worker not in self.oracle.left:
                     self._check_front(run)
