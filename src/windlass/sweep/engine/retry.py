@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from windlass.core.face import Workplace
-from windlass.core.run.ready import KindLoad, Run
+from windlass.core.run.ready import Run
 from windlass.database.connection import Connection
 from windlass.source.contract import decode_key
-from windlass.sweep.engine.range_runner import ItemRun, Tally, WaitingItems, claimed
-from windlass.sweep.engine.reader import SourceCalls, find_row
+from windlass.sweep.engine.group import GroupRunner
+from windlass.sweep.engine.range_runner import ItemRun, claimed
+from windlass.sweep.engine.reader import find_row
 from windlass.sweep.store import failed_item as store
 from windlass.sweep.store.failed_item import FailedItem
 from windlass.value.outcome import Failed, Retried, Snoozed
@@ -38,54 +36,11 @@ class ClaimedItems:
         return len(self.succeeded) + len(self.failed) + len(self.put_off) == len(self.items)
 
 
-@dataclass(eq=False)
-class RetryRunner:
+class RetryRunner(GroupRunner[ClaimedItems]):
     """Claims failed items in groups, runs them, and saves how they ended."""
 
-    load: KindLoad
-    workplace: Workplace
-    calls: SourceCalls
-    wake: Callable[[], None]
-    # Whether failed items wait to be retried.
-    is_due: bool = True
-    claiming: Future[ClaimedItems] | None = None
-    group: ClaimedItems | None = None
-    # The batch of the items that are claimed, or are being claimed.
-    batch: int | None = None
-    tally: Tally = field(default_factory=Tally)
-
-    def __post_init__(self) -> None:
-        self.waiting = WaitingItems(self.workplace.site.clock)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether it has claimed items, or is about to."""
-        return self.claiming is not None or self.group is not None
-
-    @property
-    def has_some(self) -> bool:
-        return bool(len(self.waiting))
-
-    def step(self, worker: int) -> None:
-        """Claim items if some are due, and save those that have all ended."""
-        if self.claiming is not None and self.claiming.done():
-            future, self.claiming = self.claiming, None
-            found = future.result()
-            if found.worker == worker:
-                self.is_due = False
-                self.group = found if found.items else None
-                self.waiting.ready.extend(found.runs)
-        is_active = self.load.running or self.load.queued or self.waiting.ready
-        if self.workplace.until_idle and not is_active:
-            self._fail_delayed()
-        if self.group is not None and self.group.is_over:
-            self._settle(self.group)
-        if self.is_due and not self.is_busy and self.load.is_open:
-            self.batch = batch = self.workplace.site.numbers.take()[0]
-            self.claiming = self.calls.submit(self._claim, batch, worker)
-
-    def issue(self, most: int) -> list[ItemRun]:
-        return self.waiting.take(most)
+    def _begin(self, found: ClaimedItems) -> None:
+        self.is_due, self.group = False, found if found.items else None
 
     def landed(self, run: Run) -> None:
         assert isinstance(run, ItemRun)
@@ -100,23 +55,12 @@ class RetryRunner:
                 found.succeeded.append(run.task.id)
             self.wake()
 
-    def taken_back(self, run: Run) -> None:
-        self.waiting.put_back(run)
-
-    def drop(self) -> None:
-        """The worker was marked left: forget the items, which others may claim."""
-        self.group = None
-        self.waiting = WaitingItems(self.workplace.site.clock)
-
-    def _fail_delayed(self) -> None:
-        """A worker that ends when nothing is due does not wait for later tries."""
-        if self.group is None or self.waiting.has_due:
-            return
+    def _give_up_delayed(self, found: ClaimedItems) -> None:
         for run, error, due_at in self.waiting.give_up_delayed():
             if isinstance(run.outcome, Snoozed):
-                self.group.put_off[run.task.id] = due_at
+                found.put_off[run.task.id] = due_at
             else:
-                self.group.failed[run.task.id] = error
+                found.failed[run.task.id] = error
 
     def _claim(self, batch: int, worker: int) -> ClaimedItems:
         kind, site = self.load.kind, self.workplace.site
@@ -145,6 +89,8 @@ class RetryRunner:
         return found
 
     def _settle(self, found: ClaimedItems) -> None:
+        if not found.is_over:
+            return
         site, batch = self.workplace.site, found.batch
         succeeded, failed, now = found.succeeded, found.failed, site.clock.now()
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import Future
 from dataclasses import dataclass, field
 
-from windlass.core.face import Workplace
-from windlass.core.run.ready import KindLoad, Run
+from windlass.core.run.ready import Run
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import Dialect
 from windlass.source.contract import decode_key, encode_key
-from windlass.sweep.engine.range_runner import NUMBERS, ItemRun, Tally, WaitingItems, claimed
-from windlass.sweep.engine.reader import SourceCalls, find_row
+from windlass.sweep.engine.group import GroupRunner
+from windlass.sweep.engine.range_runner import NUMBERS, ItemRun, claimed
+from windlass.sweep.engine.reader import find_row
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import request as store
 from windlass.sweep.store import sweep as sweep_store
@@ -67,54 +65,11 @@ class ClaimedVisits:
         return ended
 
 
-@dataclass(eq=False)
-class SoonRunner:
+class SoonRunner(GroupRunner[ClaimedVisits]):
     """Claims visits that were asked for, runs them, and records how they ended."""
 
-    load: KindLoad
-    workplace: Workplace
-    calls: SourceCalls
-    wake: Callable[[], None]
-    # Whether visits wait for a worker.
-    is_due: bool = True
-    claiming: Future[ClaimedVisits] | None = None
-    group: ClaimedVisits | None = None
-    # The batch of the visits that are claimed, or are being claimed.
-    batch: int | None = None
-    tally: Tally = field(default_factory=Tally)
-
-    def __post_init__(self) -> None:
-        self.waiting = WaitingItems(self.workplace.site.clock)
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether it has claimed visits, or is about to."""
-        return self.claiming is not None or self.group is not None
-
-    @property
-    def has_some(self) -> bool:
-        return bool(len(self.waiting))
-
-    def step(self, worker: int) -> None:
-        """Claim visits if some are asked for, and record those that have ended."""
-        if self.claiming is not None and self.claiming.done():
-            future, self.claiming = self.claiming, None
-            found = future.result()
-            if found.worker == worker:
-                self.is_due = found.is_full
-                self.group = found
-                self.waiting.ready.extend(found.runs)
-        is_active = self.load.running or self.load.queued or self.waiting.ready
-        if self.workplace.until_idle and not is_active:
-            self._put_off_delayed()
-        if self.group is not None:
-            self._settle(self.group)
-        if self.is_due and not self.is_busy and self.load.is_open:
-            self.batch = batch = self.workplace.site.numbers.take()[0]
-            self.claiming = self.calls.submit(self._claim, batch, worker)
-
-    def issue(self, most: int) -> list[ItemRun]:
-        return self.waiting.take(most)
+    def _begin(self, found: ClaimedVisits) -> None:
+        self.is_due, self.group = found.is_full, found
 
     def landed(self, run: Run) -> None:
         assert isinstance(run, ItemRun)
@@ -130,20 +85,9 @@ class SoonRunner:
             found.ended.append(EndedVisit(asked, own, Visited(at, status, error)))
             self.wake()
 
-    def taken_back(self, run: Run) -> None:
-        self.waiting.put_back(run)
-
-    def drop(self) -> None:
-        """The worker was marked left: forget the visits, which others may claim."""
-        self.group = None
-        self.waiting = WaitingItems(self.workplace.site.clock)
-
-    def _put_off_delayed(self) -> None:
-        """A worker that ends when nothing is due does not wait for later tries."""
-        if self.group is None or self.waiting.has_due:
-            return
+    def _give_up_delayed(self, found: ClaimedVisits) -> None:
         for run, _error, due_at in self.waiting.give_up_delayed():
-            self.group.put_off[self.group.requests[run.number][0].key_hash] = due_at
+            found.put_off[found.requests[run.number][0].key_hash] = due_at
 
     def _claim(self, batch: int, worker: int) -> ClaimedVisits:
         site, name = self.workplace.site, self.load.kind.name
