@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import Enum
+from hashlib import blake2b
 from statistics import median_low
 from typing import NamedTuple, Self
 
@@ -33,6 +34,8 @@ STRAGGLES_SECONDS = 10.0
 # The shortest time between the starts of two rounds, and the same after a round without rows.
 SHORTEST_ROUND = 1 * SECOND
 EMPTY_ROUND = 10 * SECOND
+# How many keys one statement names at most.
+AT_ONCE = 500
 
 
 class RangeOrder(Enum):
@@ -55,6 +58,11 @@ class SweepTerms:
     many: bool = False
     key_only: bool = False
     steal: bool = True
+
+
+def hash_of(key: str) -> str:
+    """The hash of an encoded key: short enough for an index."""
+    return blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 def is_sweep(kind: Kind | None) -> bool:

@@ -357,7 +357,7 @@ class OwnersRead(Claims):
             dialect = self._database.dialect
             tiers = dialect.tiers(connection, self._kinds)
             first = _first_of_each_kind(tiers) if has_lanes else {}
-            laned = dialect.laned_kinds(connection, first)
+            laned = dialect.laned_kinds(connection, first) if first else ()
             self._laned = {kind: first[kind] for kind in laned}
             return tiers, fetch_store.offered_kinds(connection), ring_store.present(connection)
 

@@ -30,7 +30,7 @@ from sqlalchemy.exc import DBAPIError
 
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
-from windlass.database.dialect.lane import Executor, LaneStatements, document, encode
+from windlass.database.dialect.lane import Executor, LaneStatements, encode
 from windlass.database.dialect.qualify import Qualify, qualifier
 from windlass.database.dialect.statement import columns_of
 from windlass.database.gone import Gone
@@ -43,7 +43,7 @@ from windlass.value.task import Claimed, NewTask
 # Numbers are taken in blocks of this size.
 BLOCK = 64
 # Used by all stores, wherever they are.
-__all__ = ["Executor", "document", "encode"]
+__all__ = ["Executor", "encode"]
 
 ENDLESS = 1 << 15
 
@@ -563,6 +563,11 @@ def wanted(tier: Tier, most: Most) -> dict[str, Any]:
         "bucket_from": most.buckets.start,
         "bucket_to": most.buckets.stop - 1,
     }
+
+
+def document(rows: object) -> str:
+    """Rows as one parameter."""
+    return encode(rows).decode()
 
 
 def visited_rows(visits: Visits) -> str:

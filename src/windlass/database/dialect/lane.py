@@ -59,7 +59,7 @@ class LaneStatements(ABC):
 
     def insert_laned(self, executor: Executor, rows: Sequence[NewLaneTask]) -> set[int]:
         """`insert` of rows that have a lane."""
-        inserted = executor.execute(self._insert_laned, {"inserts": document(rows)})
+        inserted = executor.execute(self._insert_laned, {"inserts": encode(rows).decode()})
         return {row[0] for row in inserted.fetchall()}
 
     def copy_laned(self, executor: Executor, rows: Sequence[NewLaneTask]) -> bool:
@@ -93,7 +93,7 @@ class LaneStatements(ABC):
     def heads(self, connection: Connection, kind: str, numbers: Collection[int]) -> list[int]:
         """The first waiting row of each of these lanes of which none runs; their ids."""
         lanes = [{"held": 2 * number, "place": 2 * number + 1} for number in numbers]
-        found = connection.scalars(self._heads, {"kind": kind, "lanes": document(lanes)})
+        found = connection.scalars(self._heads, {"kind": kind, "lanes": encode(lanes).decode()})
         return [number for number in found if number is not None]
 
     def lane_rows(
@@ -120,8 +120,3 @@ class LaneStatements(ABC):
         listed, parameters = self.ids(ids)
         statement = sql.LANED.format(ids=listed, lock=self.lock if is_locked else "")
         return list(connection.execute(text(statement), parameters).fetchall())
-
-
-def document(rows: object) -> str:
-    """Rows as one parameter."""
-    return encode(rows).decode()

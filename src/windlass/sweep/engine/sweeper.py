@@ -32,7 +32,6 @@ from windlass.sweep.engine.range_runner import MOST_NOTED, SAVE_EVERY, RangeRunn
 from windlass.sweep.engine.runner import SeenSweep, SweepRunner
 from windlass.sweep.model import SweepRow, is_sweep
 from windlass.sweep.store import range as ranges
-from windlass.sweep.store import request as requests
 from windlass.sweep.store import sweep as store
 
 # How many threads call the source of the only sweep, and of each of several.
@@ -174,8 +173,8 @@ class Sweeper(FaceLoop):
         def read(connection: Connection) -> tuple[dict[str, SweepRow], dict[str, SeenSweep]]:
             rows = {row.name: row for row in store.listing(connection)}
             due, free = store.due_retries(connection, now=now), ranges.free(connection)
-            asked = requests.asked(connection, names, now=now)
-            noted = requests.wanted_fresh(connection, now=now)
+            asked = store.asked_visits(connection, now=now)
+            noted = store.wanted_fresh(connection, now=now)
             careful[:] = free.careful
             seen = {
                 name: SeenSweep(name in due, name in asked, name in free.abandoned, name in noted)
@@ -231,7 +230,7 @@ class Sweeper(FaceLoop):
                     lost.add(save.id)
             moves[:] = self._note(connection, tallies, now)
             for name, (keys, at) in did.items():
-                requests.note_done(connection, dialect, name, keys, at=at)
+                store.note_done(connection, dialect, name, keys, at=at)
             return True
 
         try:

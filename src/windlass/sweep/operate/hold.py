@@ -13,6 +13,7 @@ from windlass.clock import SECOND
 from windlass.core.shard.shard import Shard
 from windlass.database.connection import Connection
 from windlass.sweep.store import request as store
+from windlass.sweep.store.sweep import VISITS
 
 HOLD_FOR = 10 * SECOND
 RENEW_SECONDS = 2.0
@@ -33,7 +34,7 @@ class KeyHold:
     @classmethod
     def of(cls, shard: Shard, sweep: str, key: str) -> KeyHold:
         """A hold that is not taken yet."""
-        has_table = shard.database.schema.has(store.TABLES)
+        has_table = shard.database.schema.has(VISITS)
         return cls(shard, sweep, key, shard.numbers.take()[0], has_table)
 
     def take(self) -> bool:

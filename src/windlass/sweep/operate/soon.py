@@ -10,6 +10,7 @@ from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.source.contract import Key, encode_key
 from windlass.sweep.store import request as store
+from windlass.sweep.store.sweep import VISITS
 from windlass.value.period import VisitSoon, is_fresh
 
 # How many visits of one sweep may wait.
@@ -39,7 +40,7 @@ class AskedVisits:
         """Ask for a visit of a key, unless it is asked for, runs, or is fresh."""
         name, now = kind.name, shard.clock.now()
         text = encode_key(key, what=f"sweep {name!r}")
-        shard.database.schema.need(store.TABLES, "visit_soon")
+        shard.database.schema.need(VISITS, "visit_soon")
         found = shard.database.read(lambda connection: store.state_of(connection, name, text))
         if found.is_asked:
             return VisitSoon.PENDING
@@ -58,7 +59,7 @@ class AskedVisits:
 
     def want_fresh(self, shard: Shard, kind: Kind, fresh: int | None) -> None:
         """Let rounds write down what they do, as visits ask how fresh it is."""
-        if not fresh or not shard.database.schema.has(store.TABLES):
+        if not fresh or not shard.database.schema.has(VISITS):
             return
         said, at = self.said.get(kind.name, (0, float("-inf")))
         if fresh <= said and time.monotonic() - at < SAY_SECONDS:

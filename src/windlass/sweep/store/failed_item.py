@@ -7,7 +7,6 @@ has a batch, and a worker that has lost it changes nothing.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, select, update
@@ -15,9 +14,9 @@ from sqlalchemy import ColumnElement, Connection, delete, func, insert, or_, sel
 from windlass.core.face import Tidying
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import sweep_failure, visit
+from windlass.sweep.model import AT_ONCE, hash_of
 from windlass.value.status import Status
 
-AT_ONCE = 500
 KEEP_VISITS = 7 * 86_400 * 1_000_000
 DIED = "its worker died while it was retried; it waits until another retry is asked for"
 
@@ -45,11 +44,6 @@ class Visited(NamedTuple):
     visited_at: int
     status: Status
     error: str | None
-
-
-def hash_of(key: str) -> str:
-    """The hash of a key: short enough for an index."""
-    return blake2b(key.encode(), digest_size=16).hexdigest()
 
 
 def add(connection: Connection, sweep: str, failures: Sequence[FailedItem], *, now: int) -> None:

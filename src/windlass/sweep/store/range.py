@@ -19,7 +19,8 @@ from sqlalchemy import Connection, Row, and_, case, delete, insert, or_, select,
 
 from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import raise_alert
-from windlass.database.schema import range_, sweep_failure
+from windlass.database.database import has_tables
+from windlass.database.schema import range_, sweep_failure, visit_request
 from windlass.sweep.model import Range, RangeOrder, RoundView, Tile, lose
 from windlass.sweep.store import failed_item
 from windlass.sweep.store import request as requests
@@ -328,7 +329,7 @@ def fall(connection: Connection, worker: int) -> int:
 
 
 def hand_back(connection: Connection, worker: int, *, unless: Collection[int] = ()) -> int:
-    """Return the ranges and retries of a worker, except those of the batches in `unless`.
+    """Return the ranges, retries and visits of a worker, except those of the batches in `unless`.
 
     Returns how many ranges. What ran beyond the breakpoints is unknown, so it runs again.
     """
@@ -350,12 +351,15 @@ def hand_back(connection: Connection, worker: int, *, unless: Collection[int] = 
             per_second=0.0,
         )
     )
-    connection.execute(
-        update(sweep_failure)
-        .where(sweep_failure.c.worker == worker, sweep_failure.c.batch.not_in(list(unless)))
-        .values(batch=None, worker=None)
-    )
-    requests.hand_back_all(connection, worker, unless=unless)
+    claimed = [sweep_failure]
+    if has_tables(connection, sweeps.VISITS):
+        claimed.append(visit_request)
+    for table in claimed:
+        connection.execute(
+            update(table)
+            .where(table.c.worker == worker, table.c.batch.not_in(list(unless)))
+            .values(batch=None, worker=None)
+        )
     return handed_back.rowcount
 
 

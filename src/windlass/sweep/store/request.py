@@ -7,7 +7,7 @@ it is renewed. So one key is visited by one at a time, over all threads and proc
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import (
@@ -28,13 +28,16 @@ from windlass.core.face import Tidying
 from windlass.database.database import has_tables
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import sweep_done, sweep_fresh, visit, visit_request
-from windlass.sweep.store.failed_item import AT_ONCE, hash_of
+from windlass.sweep.model import AT_ONCE, hash_of
+from windlass.sweep.store.sweep import (
+    ASKED_FOR,
+    LONGEST_FRESH,
+    VISITS,
+    is_due,
+    is_free,
+    wanted_fresh,
+)
 
-# The migration that has the tables.
-TABLES = "0010"
-# How long a round's work is remembered at most, and how long after a visit last asked for it.
-LONGEST_FRESH = 60 * 60 * 1_000_000
-ASKED_FOR = 7 * 86_400 * 1_000_000
 # A visit is dropped after so many of its workers have died.
 MOST_LOST = 3
 
@@ -85,7 +88,7 @@ def state_of(connection: Connection, sweep: str, key: str) -> KeyState:
 
 def done_at(connection: Connection, sweep: str, key: str) -> int | None:
     """When a round last did a key, as far as that is remembered."""
-    if not has_tables(connection, TABLES):
+    if not has_tables(connection, VISITS):
         return None
     query = select(sweep_done.c.done_at).where(_is_key(sweep_done, sweep, hash_of(key)))
     found = connection.scalar(query)
@@ -128,7 +131,7 @@ def hold(
     values = {"batch": batch, "worker": None, "held_until": until}
     taken = connection.execute(
         update(visit_request)
-        .where(_is_key(visit_request, sweep, key_hash), _is_free(now))
+        .where(_is_key(visit_request, sweep, key_hash), is_free(now))
         .values(values)
     )
     if taken.rowcount:
@@ -170,7 +173,7 @@ def claim(
         return [VisitRequest(*row) for row in mine]
     rows = connection.execute(
         select(*COLUMNS)
-        .where(visit_request.c.sweep == sweep, _is_due(now))
+        .where(visit_request.c.sweep == sweep, is_due(now))
         .order_by(visit_request.c.asked_at)
         .limit(limit)
         .with_for_update(skip_locked=True)
@@ -196,19 +199,9 @@ def put_off(connection: Connection, sweep: str, *, batch: int, until: Mapping[st
         )
 
 
-def hand_back_all(connection: Connection, worker: int, *, unless: Collection[int] = ()) -> None:
-    """Return the visits of a worker, except those of the batches in `unless`."""
-    if has_tables(connection, TABLES):
-        connection.execute(
-            update(visit_request)
-            .where(visit_request.c.worker == worker, visit_request.c.batch.not_in(list(unless)))
-            .values(batch=None, worker=None)
-        )
-
-
 def abandon(connection: Connection, worker: int) -> None:
     """A worker died: others run its visits, except those that several workers died with."""
-    if not has_tables(connection, TABLES):
+    if not has_tables(connection, VISITS):
         return
     connection.execute(
         delete(visit_request).where(
@@ -224,47 +217,12 @@ def abandon(connection: Connection, worker: int) -> None:
 
 def held(connection: Connection, worker: int) -> set[int]:
     """The batches under which a worker runs visits."""
-    if not has_tables(connection, TABLES):
+    if not has_tables(connection, VISITS):
         return set()
     query = select(visit_request.c.batch).where(
         visit_request.c.worker == worker, visit_request.c.batch.is_not(None)
     )
     return set(connection.scalars(query.distinct()))
-
-
-def asked(connection: Connection, names: Collection[str], *, now: int) -> set[str]:
-    """Which of these sweeps have visits that wait for a worker."""
-    if not has_tables(connection, TABLES):
-        return set()
-    return {
-        name
-        for name in names
-        if connection.scalar(
-            select(visit_request.c.key_hash)
-            .where(visit_request.c.sweep == name, _is_due(now))
-            .limit(1)
-        )
-        is not None
-    }
-
-
-def note_done(
-    connection: Connection, dialect: Dialect, sweep: str, keys: Sequence[str], *, at: int
-) -> None:
-    """A round did these keys, none of them before `at`."""
-    if not has_tables(connection, TABLES):
-        return
-    hashes = sorted({hash_of(key) for key in keys})
-    for begin in range(0, len(hashes), AT_ONCE):
-        some = hashes[begin : begin + AT_ONCE]
-        rows = [{"sweep": sweep, "key_hash": each, "done_at": at} for each in some]
-        dialect.ensure_all(connection, sweep_done, rows)
-        connection.execute(
-            update(sweep_done)
-            .where(sweep_done.c.sweep == sweep, sweep_done.c.key_hash.in_(some))
-            .where(sweep_done.c.done_at < at)
-            .values(done_at=at)
-        )
 
 
 def want_fresh(
@@ -285,19 +243,10 @@ def want_fresh(
     )
 
 
-def wanted_fresh(connection: Connection, *, now: int) -> dict[str, int]:
-    """The sweeps whose visits ask how fresh keys are, and for how long that matters."""
-    if not has_tables(connection, TABLES):
-        return {}
-    query = select(sweep_fresh.c.sweep, sweep_fresh.c.fresh)
-    rows = connection.execute(query.where(sweep_fresh.c.asked_at >= now - ASKED_FOR))
-    return {name: min(int(fresh), LONGEST_FRESH) for name, fresh in rows}
-
-
 def prune(tidying: Tidying) -> int:
     """Forget what rounds did longer ago than visits ask for."""
     connection, now = tidying.connection, tidying.now
-    if not has_tables(connection, TABLES):
+    if not has_tables(connection, VISITS):
         return 0
     wanted = wanted_fresh(connection, now=now)
     pruned = 0
@@ -335,14 +284,3 @@ def last_done(
 
 def _is_key(table: Table, sweep: str, key_hash: str) -> ColumnElement[bool]:
     return and_(table.c.sweep == sweep, table.c.key_hash == key_hash)
-
-
-def _is_free(now: int) -> ColumnElement[bool]:
-    """Whether nobody runs it: it waits, or its caller has not renewed it."""
-    lapsed = and_(visit_request.c.worker.is_(None), visit_request.c.held_until < now)
-    return or_(visit_request.c.batch.is_(None), lapsed)
-
-
-def _is_due(now: int) -> ColumnElement[bool]:
-    """Whether a worker may run it now: one that was put off has the moment of its next try."""
-    return and_(visit_request.c.asked_at <= now, _is_free(now))

@@ -8,18 +8,50 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Row, and_, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from windlass.core.alert import store as alert
 from windlass.core.alert.model import Trouble
 from windlass.core.face import Site
+from windlass.database.database import has_tables
 from windlass.database.dialect.base import Dialect
-from windlass.database.schema import range_, round_, sweep, sweep_failure
-from windlass.sweep.model import RoundView, SweepRow, Tile, has_same_keys, next_round_at
+from windlass.database.schema import (
+    range_,
+    round_,
+    sweep,
+    sweep_done,
+    sweep_failure,
+    sweep_fresh,
+    visit_request,
+)
+from windlass.sweep.model import (
+    AT_ONCE,
+    RoundView,
+    SweepRow,
+    Tile,
+    has_same_keys,
+    hash_of,
+    next_round_at,
+)
 from windlass.value.status import Status
 
 KEEP_ROUNDS = 1_000
-
+# The migration that has the tables of visits.
+VISITS = "0010"
+# How long a round's work is remembered at most, and how long after a visit last asked for it.
+LONGEST_FRESH = 60 * 60 * 1_000_000
+ASKED_FOR = 7 * 86_400 * 1_000_000
 
 COLUMNS = [sweep.c["rows_estimate" if name == "rows" else name] for name in SweepRow._fields]
 
@@ -104,6 +136,55 @@ def due_retries(connection: Connection, *, now: int) -> set[str]:
         failed.sweep == sweep.c.name, failed.retry_at <= now, failed.batch.is_(None)
     )
     return set(connection.scalars(select(sweep.c.name).where(waits.exists())))
+
+
+def asked_visits(connection: Connection, *, now: int) -> set[str]:
+    """The names of sweeps with visits that wait for a worker."""
+    if not has_tables(connection, VISITS):
+        return set()
+    waits = select(visit_request.c.key_hash).where(
+        visit_request.c.sweep == sweep.c.name, is_due(now)
+    )
+    return set(connection.scalars(select(sweep.c.name).where(waits.exists())))
+
+
+def is_free(now: int) -> ColumnElement[bool]:
+    """Whether nobody runs a visit: it waits, or its caller has not renewed it."""
+    lapsed = and_(visit_request.c.worker.is_(None), visit_request.c.held_until < now)
+    return or_(visit_request.c.batch.is_(None), lapsed)
+
+
+def is_due(now: int) -> ColumnElement[bool]:
+    """Whether a worker may run a visit now: one that was put off has the moment of its next try."""
+    return and_(visit_request.c.asked_at <= now, is_free(now))
+
+
+def wanted_fresh(connection: Connection, *, now: int) -> dict[str, int]:
+    """The sweeps whose visits ask how fresh keys are, and for how long that matters."""
+    if not has_tables(connection, VISITS):
+        return {}
+    query = select(sweep_fresh.c.sweep, sweep_fresh.c.fresh)
+    rows = connection.execute(query.where(sweep_fresh.c.asked_at >= now - ASKED_FOR))
+    return {name: min(int(fresh), LONGEST_FRESH) for name, fresh in rows}
+
+
+def note_done(
+    connection: Connection, dialect: Dialect, sweep: str, keys: Sequence[str], *, at: int
+) -> None:
+    """A round did these keys, none of them before `at`."""
+    if not has_tables(connection, VISITS):
+        return
+    hashes = sorted({hash_of(key) for key in keys})
+    for begin in range(0, len(hashes), AT_ONCE):
+        some = hashes[begin : begin + AT_ONCE]
+        rows = [{"sweep": sweep, "key_hash": each, "done_at": at} for each in some]
+        dialect.ensure_all(connection, sweep_done, rows)
+        connection.execute(
+            update(sweep_done)
+            .where(sweep_done.c.sweep == sweep, sweep_done.c.key_hash.in_(some))
+            .where(sweep_done.c.done_at < at)
+            .values(done_at=at)
+        )
 
 
 def raise_alert(connection: Connection, site: Site, problem: Trouble) -> None:
