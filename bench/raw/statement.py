@@ -104,11 +104,13 @@ MARIADB = Statements(
             started_at bigint, finished_at bigint, prune_at bigint, flow_id bigint,
             node varchar(255) collate utf8mb4_nopad_bin, open_slots integer,
             payload mediumtext not null, result mediumtext, remark mediumtext,
+            lane varchar(255) collate utf8mb4_nopad_bin, lane_place bigint,
             index raw_task_due (status, kind, priority, due_at, bucket),
             unique index raw_task_key (kind, task_key),
             index raw_task_prune (prune_at),
             index raw_task_undue (status, kind, id),
-            index raw_task_flow (flow_id, node)
+            index raw_task_flow (flow_id, node),
+            index raw_task_lane (kind, status, lane_place, due_at, id)
         ) engine = InnoDB character set utf8mb4
         """,
     ),

@@ -8,6 +8,7 @@ from enum import Enum
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.core.cron import store
+from windlass.core.fetch import store as fetch_store
 from windlass.core.ring import store as ring_store
 from windlass.core.task.kind import CRON_KEY, Kind
 from windlass.core.task.store import task
@@ -116,7 +117,7 @@ def _undeclared(database: Database, kinds: Mapping[str, Kind]) -> Iterable[str]:
     """Kinds with waiting rows that are not a cron here, and that no other worker declares."""
 
     def look(connection: Connection) -> tuple[list[str], list[ring_store.WorkerView]]:
-        return store.kinds_waiting(connection), ring_store.workers(connection)
+        return fetch_store.kinds_waiting(connection), ring_store.workers(connection)
 
     waiting, workers = database.read(look)
     elsewhere = {name for view in workers for name in view.declared} - kinds.keys()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, delete, false, func, insert, or_, select, update
+from sqlalchemy import Connection, delete, false, func, insert, or_, select, text, update
 
 from windlass.core.ring import store as ring_store
 from windlass.database.dialect.base import Dialect, Most, Stamp, Tier, force_index, stamped
@@ -36,6 +36,39 @@ PICKED = (
     task.c.bucket,
     task.c.flow_id,
 )
+
+KINDS = """
+with recursive waiting (kind) as (
+    select (
+        select t.kind from windlass_task t
+        where t.status = {status} and t.due_at is {due} order by t.kind limit 1
+    )
+    union all
+    select (
+        select t.kind from windlass_task t
+        where t.status = {status} and t.kind > waiting.kind and t.due_at is {due}
+        order by t.kind limit 1
+    ) from waiting where waiting.kind is not null
+)
+select kind from waiting where kind is not null
+"""
+KINDS_WAITING = text(KINDS.format(status=0, due="not null"))
+KINDS_UNENDED = (
+    KINDS_WAITING,
+    text(KINDS.format(status=1, due="not null")),
+    text(KINDS.format(status=4, due="null")),
+    text(KINDS.format(status=5, due="not null")),
+)
+
+
+def kinds_waiting(connection: Connection) -> list[str]:
+    """The kinds that have waiting rows, found with one index lookup per kind."""
+    return list(connection.scalars(KINDS_WAITING))
+
+
+def kinds_unended(connection: Connection) -> set[str]:
+    """The kinds that have rows that wait, run, or are with an external system."""
+    return {kind for query in KINDS_UNENDED for kind in connection.scalars(query)}
 
 
 def claim_foreign(

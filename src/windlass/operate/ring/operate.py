@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from windlass.clock import SECOND, Clock
-from windlass.core.cron import store as cron
 from windlass.core.fetch import store as fetch_store
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.store import Bucket, WorkerView
@@ -165,7 +164,7 @@ def _careful(
     """The buckets in which something may wait from before their owner died, and when it did."""
     if not any(found.careful_to for found in buckets.values()):
         return {}
-    tiers = dialect.tiers(connection, cron.kinds_waiting(connection))
+    tiers = dialect.tiers(connection, fetch_store.kinds_waiting(connection))
     oldest = min((tier.due_at for tier in tiers), default=None)
     return {
         number: found.careful_to

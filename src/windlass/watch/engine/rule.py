@@ -17,8 +17,8 @@ import msgspec
 from windlass.clock import SECOND
 from windlass.core.alert import store as alert_store
 from windlass.core.alert.model import Trouble, cause_of
-from windlass.core.cron import store as cron
 from windlass.core.face import Site
+from windlass.core.fetch import store as fetch_store
 from windlass.core.finish import store as finish_store
 from windlass.core.finish.store import MINUTE
 from windlass.core.limit import store as limit_store
@@ -296,7 +296,7 @@ def undeclared(
 
 
 def _unknown(look: Look) -> Iterator[Trouble]:
-    unended = cron.kinds_unended(look.connection)
+    unended = fetch_store.kinds_unended(look.connection)
     for kind in undeclared(unended, look.site.registry, look.workers):
         text = f"rows of kind {kind!r} wait, but no app declares it"
         see = f"windlass task list --kind {kind}"

@@ -17,7 +17,7 @@ from typing import Protocol
 from windlass import telemetry
 from windlass.clock import SECOND, Clock
 from windlass.core.alert.model import Severity
-from windlass.core.cron import store as cron
+from windlass.core.fetch import store as fetch_store
 from windlass.core.limit import store as limit_store
 from windlass.core.limit.switch import setting_of
 from windlass.core.ring import store as ring_store
@@ -127,7 +127,7 @@ class DatabaseMetrics:
         kinds, names = self._app.registry.kinds, names_of(self._app.registry)
         until = {name: kind.due_until(now) for name, kind in kinds.items() if kind.has_rows}
         # Our own kinds, and kinds that other apps or nobody declares.
-        unknown = set(cron.kinds_waiting(connection)) - kinds.keys()
+        unknown = set(fetch_store.kinds_waiting(connection)) - kinds.keys()
         until |= dict.fromkeys(sorted(unknown)[:MOST_KINDS], now)
         found = task.backlogs(connection, shard.database.dialect, until)
         due: Counter[str] = Counter()

@@ -7,7 +7,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from windlass.core.cron import store as cron
+from windlass.core.fetch import store as fetch_store
 from windlass.core.ring import store as ring_store
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import OUTAGES, Shard
@@ -76,7 +76,7 @@ def _shard(shard: Shard, registry: Registry) -> list[Finding]:
 
 def _rows(connection: Connection, registry: Registry) -> list[Finding]:
     """Rows that no worker can run: their kind is gone, or does not take their arguments."""
-    unended = cron.kinds_unended(connection)
+    unended = fetch_store.kinds_unended(connection)
     gone = [
         Finding(
             "warning",

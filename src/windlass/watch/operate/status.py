@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import cast
 
 from windlass.clock import SECOND
-from windlass.core.cron import store as cron
+from windlass.core.fetch import store as fetch_store
 from windlass.core.finish import store as finish_store
 from windlass.core.finish.store import MINUTE, Work
 from windlass.core.limit import store as limit_store
@@ -175,8 +175,8 @@ class _Reader:
         since = self.now // MINUTE - HOUR
         done = {work.kind: work for work in finish_store.work_since(self._connection, minute=since)}
         switches = self._switches
-        waiting = cron.kinds_waiting(self._connection)
-        unended = cron.kinds_unended(self._connection) - self._registry.own.keys()
+        waiting = fetch_store.kinds_waiting(self._connection)
+        unended = fetch_store.kinds_unended(self._connection) - self._registry.own.keys()
         names = sorted({*self._registry.kinds, *waiting, *unended, *done})
         counts = self._counts(names)
         return [
@@ -188,7 +188,11 @@ class _Reader:
         since = self.now // MINUTE - HOUR
         work = finish_store.work_of(self._connection, name, minute=since)
         is_declared = name in self._registry.kinds
-        if not is_declared and work is None and name not in cron.kinds_unended(self._connection):
+        if (
+            not is_declared
+            and work is None
+            and name not in fetch_store.kinds_unended(self._connection)
+        ):
             return None
         found = self._switch(self._switches, name)
         return self._kind(found, work, self._counts([name]).get(name))
