@@ -310,7 +310,8 @@ def test_tls_trusts_the_ca_that_is_given(elastic):
         assert trusting.count() == len(NUMBERS)
 
         careless = SearchIndex(url, "article", key="number", verify_certs=False)
-        with pytest.warns(Warning, match="verify_certs=False is insecure"):
+        insecure = pytest.warns(Warning, match="verify_certs=False is insecure")
+        with insecure, pytest.warns(Warning, match="Unverified HTTPS request"):
             assert careless.count() == len(NUMBERS)
 
         with pytest.raises(BadSource, match="certificate is not trusted; give the CA's file"):
