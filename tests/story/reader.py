@@ -130,6 +130,8 @@ class Reader:
                 quietly(lambda: runpy.run_path(str(self.folder / script), run_name="__main__"))
             case ["python", "-m", module, *_] if module.startswith("examples."):
                 self.said += run_module([sys.executable, *words[1:]])
+            case ["pytest", *_]:
+                self.said += run_module([sys.executable, "-m", *words])
             case ["windlass", verb, *rest] if verb in LASTING and not {"--once", "--help"} & {
                 *rest
             }:
@@ -267,8 +269,9 @@ def surroundings() -> dict[str, str]:
         **os.environ,
         "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), "."]),
-        # As installed, pytest would find it by itself.
+        # As installed, pytest would find it by itself. No other plugin is needed.
         "PYTEST_PLUGINS": "windlass.testing",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
         "PYTEST_ADDOPTS": "-p no:cacheprovider",
     }
 
