@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from windlass.source.file import Csv, Lines
     from windlass.source.keys import Keys
     from windlass.source.pages import Pages
+    from windlass.source.search.index import SearchIndex
     from windlass.source.store.table import Table
     from windlass.sweep.model import Progress, RangeView, RoundView, SetAside, SweepVisit
     from windlass.sweep.operate.sweep import Sweep
@@ -101,6 +102,7 @@ __all__ = [
     "RunView",
     "Running",
     "SchemaMismatch",
+    "SearchIndex",
     "SetAside",
     "Signal",
     "Snooze",
@@ -151,6 +153,7 @@ __getattr__ = attributes_of(
         "windlass.source.file": ("Csv", "Lines"),
         "windlass.source.keys": ("Keys",),
         "windlass.source.pages": ("Pages",),
+        "windlass.source.search.index": ("SearchIndex",),
         "windlass.source.store.table": ("Table",),
         "windlass.sweep.model": ("Progress", "RangeView", "RoundView", "SetAside", "SweepVisit"),
         "windlass.sweep.operate.sweep": ("Sweep",),

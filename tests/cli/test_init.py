@@ -2,12 +2,12 @@
 
 import json
 import shlex
-import subprocess
 import sys
 
 import pytest
 from typer.testing import CliRunner
 
+from tests.spawn import run_forked
 from windlass.cli import cli
 
 
@@ -38,13 +38,11 @@ def test_what_it_says_to_run_next_runs(type_in, tmp_path):
     said = ""
     for command in commands:
         words = shlex.split(command)
-        words = words[1:] if words[0] == "python" else ["-m", *words]
+        script = f"import runpy; runpy.run_path({words[1]!r}, run_name='__main__')"
+        words = ["-c", script] if words[0] == "python" else ["-m", *words]
         if "worker" in words:
             words.append("--once")
-        ran = subprocess.run(
-            [sys.executable, *words], cwd=tmp_path, capture_output=True, check=True, timeout=60
-        )
-        said += ran.stdout.decode()
+        said += run_forked([sys.executable, *words], cwd=tmp_path).stdout
 
     assert "to ada@example.com: welcome" in said
     assert "the bill is 12" in said

@@ -29,7 +29,7 @@ from unittest import mock
 import yaml
 from sqlalchemy import create_engine, text
 
-from tests.spawn import Forked
+from tests.spawn import Forked, run_forked
 from tests.story.page import Block
 from tests.tidy.source import ROOT
 from tests.wait import eventually
@@ -128,6 +128,10 @@ class Reader:
                 check_targets(targets)
             case ["python", script] if (self.folder / script).exists():
                 quietly(lambda: runpy.run_path(str(self.folder / script), run_name="__main__"))
+            case ["python", "-m", module, *_] if module.startswith("examples."):
+                self.said += run_module([sys.executable, *words[1:]])
+            case ["pytest", *_]:
+                self.said += run_module([sys.executable, "-m", *words])
             case ["windlass", verb, *rest] if verb in LASTING and not {"--once", "--help"} & {
                 *rest
             }:
@@ -239,24 +243,37 @@ def answers(port: int) -> bool:
 
 def run_elsewhere(command: str) -> str:
     """Any other command, by a shell in which `windlass` is this one; what it writes."""
-    folder = Path(sys.executable).parent
     result = subprocess.run(
         ["bash", "-euo", "pipefail", "-c", command],
         capture_output=True,
         check=False,
         text=True,
         timeout=PATIENCE_SECONDS,
-        env={
-            **os.environ,
-            "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), "."]),
-            # As installed, pytest would find it by itself.
-            "PYTEST_PLUGINS": "windlass.testing",
-            "PYTEST_ADDOPTS": "-p no:cacheprovider",
-        },
+        env=surroundings(),
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout
+
+
+def run_module(words: list[str]) -> str:
+    """What `python -m ...` writes, in a process that need not import Windlass anew."""
+    result = run_forked(words, check=False, timeout=PATIENCE_SECONDS, env=surroundings())
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def surroundings() -> dict[str, str]:
+    """The environment of a shell in which `windlass` is this one."""
+    folder = Path(sys.executable).parent
+    return {
+        **os.environ,
+        "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), "."]),
+        # As installed, pytest would find it by itself. No other plugin is needed.
+        "PYTEST_PLUGINS": "windlass.testing",
+        "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+        "PYTEST_ADDOPTS": "-p no:cacheprovider",
+    }
 
 
 def commands_in(code: str) -> list[str]:

@@ -40,7 +40,6 @@ STORIES = {
         "left with 0",
     ],
     "cancel_order": ["order-7 is sold", "run [0-9]+ undoes order-7"],
-    "search_index": [],
 }
 
 

@@ -72,6 +72,7 @@ def test_every_option_of_a_command_is_told(docs):
         ("Sweep", "visit"),
         ("Csv", "__init__"),
         ("Pages", "__init__"),
+        ("SearchIndex", "__init__"),
     ],
 )
 def test_every_keyword_is_told(owner, method, docs):

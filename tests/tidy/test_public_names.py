@@ -76,6 +76,7 @@ PUBLIC = {
     "RunView",
     "Running",
     "SchemaMismatch",
+    "SearchIndex",
     "SetAside",
     "Signal",
     "Overloaded",

@@ -1,1 +1,1 @@
-"""Sources: tables, numbers, files and web services that can be swept or mirrored."""
+"""Sources: tables, numbers, files, web services, search indices: to be swept or mirrored."""

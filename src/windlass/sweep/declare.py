@@ -39,8 +39,8 @@ def make_sweep(
     """How a source is swept, or an error that names the option that is wrong."""
     if not isinstance(source, SweepSource):
         raise BadDeclaration(
-            f"sweep: {source!r} is not a source; give a Table, Keys, Lines, Csv or Pages, or an "
-            "object that has bounds, middle and read"
+            f"sweep: {source!r} is not a source; give a Table, Keys, Lines, Csv, Pages or "
+            "SearchIndex, or an object that has bounds, middle and read"
         )
     if not _is_ranges(ranges):
         raise BadDeclaration(f"sweep: ranges={ranges!r} is not a number from 1 to {MOST_RANGES}")

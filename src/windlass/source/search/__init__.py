@@ -1,0 +1,1 @@
+"""Search servers as sources."""
