@@ -1,9 +1,12 @@
 """Membership by etcd: a key with a lease for each worker, and a watch on all of them.
 
 A session is one connection to one endpoint. It renews or grants the lease, puts the key, lists the
-keys, and watches from the revision of that list, so that it misses no change. Any failure ends the
-session; the next one begins at the next endpoint with the same lease. A lost lease or key is a
-failure, too: etcd may have lost those of other workers as well.
+keys, and watches from the revision of that list, so that it misses no change. The last change may
+come once more, which changes nothing. A watch that began after it would get no sign of progress
+from etcd 3.5 until the next change, and would look as if it were cut off.
+
+Any failure ends the session; the next one begins at the next endpoint with the same lease. A lost
+lease or key is a failure, too: etcd may have lost those of other workers as well.
 """
 
 from __future__ import annotations
@@ -117,7 +120,7 @@ class EtcdStay:
         keys, revision = await client.keys(self._prefix)
         self._workers = workers_in(keys)
         self._report()
-        return await client.watch(self._prefix, revision=revision + 1)
+        return await client.watch(self._prefix, revision=revision)
 
     async def _hear(self, watch: Any) -> None:
         self._is_silent = False
