@@ -7,6 +7,7 @@ from collections.abc import Callable
 from windlass.core.loop import Loop
 from windlass.database.database import Database
 from windlass.database.dialect.postgresql import CHANNEL
+from windlass.errors import DatabaseUnavailable
 
 LISTEN_SECONDS = 1.0
 
@@ -27,6 +28,15 @@ class Listener(Loop):
     def tick(self) -> float:
         import psycopg
 
+        try:
+            self._listen()
+        except psycopg.OperationalError as problem:
+            raise DatabaseUnavailable(f"{self._database.name}: {problem}") from None
+        return 0.0
+
+    def _listen(self) -> None:
+        import psycopg
+
         database = self._database
         renewals = database.renewals
         with psycopg.connect(autocommit=True, **database.connect_arguments()) as connection:
@@ -37,4 +47,3 @@ class Listener(Loop):
                 for note in connection.notifies(timeout=LISTEN_SECONDS, stop_after=1):
                     if note.payload != str(self._me()):
                         self._heard()
-        return 0.0
