@@ -1,13 +1,24 @@
 """Rates, and how all workers share one."""
 
 from bisect import bisect_left
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from windlass import BadRate
-from windlass.value.rate import CAUTION, HORIZON, SLICE, Grant, Pace, parse_rate, reserve
+from windlass.value.rate import (
+    CAUTION,
+    HORIZON,
+    SLICE,
+    Grant,
+    Pace,
+    free_from,
+    interval_of,
+    parse_rate,
+    reserve,
+)
 
 
 @pytest.mark.parametrize(
@@ -106,12 +117,12 @@ def test_spending_more_than_there_was_is_made_up_for():
 
 def test_a_pace_asks_for_more_before_it_runs_out():
     pace = Pace()
-    assert pace.is_running_out(0)
+    assert pace.ask_at() <= 0
 
     pace.add(grant(starts=10, interval=50_000.0))
 
-    assert not pace.is_running_out(0)
-    assert pace.is_running_out(200_000)
+    assert pace.ask_at(0.0) == 400_000
+    assert pace.ask_at(1.0) == 200_000
 
 
 def test_moments_are_told_ahead_over_several_grants_and_each_is_spent_once():
@@ -119,12 +130,11 @@ def test_moments_are_told_ahead_over_several_grants_and_each_is_spent_once():
     pace.add(grant(begin=0, starts=3, interval=100.0))
     pace.add(grant(begin=1_000, starts=3, interval=100.0))
 
-    first = pace.moments(0, until=1_100, most=4)
-    pace.spend(len(first))
+    first = pace.take(0, until=1_100, most=4)
 
     assert first == [0, 100, 200, 1_000]
-    assert pace.moments(0, until=1_100) == [1_100]
-    assert pace.moments(0, until=2_000) == [1_100, 1_200]
+    assert pace.take(0, until=1_100, most=9) == [1_100]
+    assert pace.take(0, until=2_000, most=9) == [1_200]
 
 
 def test_a_moment_that_was_taken_is_nobody_elses_until_it_is_given_back():
@@ -153,7 +163,7 @@ def test_moments_that_passed_unused_are_not_told():
     pace = Pace()
     pace.add(grant(begin=0, starts=10, interval=100_000.0))
 
-    assert pace.moments(500_000, until=650_000) == [500_000, 600_000]
+    assert pace.take(500_000, until=650_000, most=9) == [500_000, 600_000]
 
 
 @given(
@@ -169,8 +179,8 @@ def test_all_workers_together_stay_below_the_rate_over_any_two_seconds(per_secon
     for who, pause in looks:
         now += pause
         pace = paces[who % workers]
-        if pace.is_running_out(now):
-            reserved = reserve(next_at, per_second=per_second, now=now).grant
+        if now >= pace.ask_at():
+            reserved = reserve(next_at, per_second=per_second, now=now, length=pace.length).grant
             if reserved is not None:
                 pace.add(reserved)
                 next_at = reserved.end
@@ -184,14 +194,126 @@ def test_all_workers_together_stay_below_the_rate_over_any_two_seconds(per_secon
         assert within <= most
 
 
+def test_a_worker_that_uses_all_of_its_moments_reserves_once_a_second():
+    now, next_at, reservations, started = 1_000_000, 0, 0, 0
+    pace = Pace()
+
+    for _ in range(1_000):
+        now += 10_000
+        if now >= pace.ask_at():
+            reservations += 1
+            found = reserve(next_at, per_second=50, now=now, length=pace.length)
+            pace.add(found.grant)
+            next_at = found.next_at
+            # Planned ahead: all of them are taken at once.
+            started += len(pace.take(now, until=now + HORIZON, most=1_000))
+
+    assert reservations <= 15
+    assert started >= 0.93 * 50 * 10
+
+
+def test_a_worker_that_does_not_need_its_moments_reserves_only_a_quarter_of_a_second():
+    pace = Pace()
+    pace.add(grant(starts=20, interval=10_000.0))
+    taken = pace.take(0, until=HORIZON, most=20)
+    assert pace.length > SLICE
+
+    pace.give_back(taken[3:])
+
+    assert pace.length == SLICE
+
+
+def test_no_moment_is_reserved_beyond_the_horizon():
+    found = reserve(700_000, per_second=100, now=0, length=HORIZON).grant
+
+    assert found.moments[0] == 700_000
+    assert found.moments[-1] <= HORIZON
+
+
+def test_a_faster_rate_uses_moments_between_those_that_are_reserved():
+    pace = Pace()
+    pace.add(grant(begin=0, starts=4, interval=interval_of(5)))
+    pace.take(0, until=HORIZON, most=4)
+
+    faster = pace.at(50, now=100_000)
+
+    moments = faster.take(100_000, until=HORIZON, most=100)
+    assert len(moments) == pytest.approx(0.95 * 50 * 0.53, abs=2)
+    assert min(b - a for a, b in pairwise(moments)) >= interval_of(50) - 1
+    assert moments[-1] <= 3 * interval_of(5) + 1
+
+
+def test_a_slower_rate_keeps_one_moment_for_each_of_its_intervals():
+    next_at, kept = 0, []
+    for _ in range(40):
+        # Four workers take turns, each with its own grants.
+        one = Grant(next_at, 5, interval_of(100))
+        kept += one.at(7)
+        next_at = one.end
+
+    assert len(kept) == pytest.approx(next_at / interval_of(7), abs=1)
+
+
+def test_the_same_rate_leaves_the_moments_as_they_are():
+    one = Grant(1_000_003, 47, interval_of(50))
+
+    assert one.at(50) == one.moments
+
+
+def test_the_first_free_moment_follows_the_last_reserved_one_at_the_new_rate():
+    hour = reserve(0, per_second=1 / 3600, now=0)
+
+    faster = free_from(hour.next_at, before=1 / 3600, after=50)
+
+    assert faster == pytest.approx(hour.grant.begin + interval_of(50), abs=2)
+
+
+@given(
+    rates=st.lists(st.floats(1, 1_000), min_size=1, max_size=5),
+    workers=st.integers(1, 4),
+    looks=st.lists(
+        st.tuples(st.integers(0, 3), st.integers(1, 60_000), st.integers(0, 30)),
+        min_size=50,
+        max_size=300,
+    ),
+)
+def test_no_second_has_more_starts_than_the_rate_however_often_it_changes(rates, workers, looks):
+    """All workers learn a change at once here; it is re-planned and not thrown away."""
+    now, next_at, reserved_at = 1_000_000, 0, rates[0]
+    paces = [Pace() for _ in range(workers)]
+    current, changes = rates[0], iter(rates[1:])
+    starts = []
+
+    for who, pause, change in looks:
+        now += pause
+        if change == 0:
+            current = next(changes, current)
+            paces = [pace.at(current, now) for pace in paces]
+        for pace in paces:
+            starts += pace.take(now, until=now, most=10**6)
+        pace = paces[who % workers]
+        if now >= pace.ask_at():
+            if reserved_at != current:
+                next_at = free_from(next_at, before=reserved_at, after=current)
+            found = reserve(next_at, per_second=current, now=now, length=pace.length)
+            next_at, reserved_at = found.next_at, current
+            if found.grant is not None:
+                pace.add(found.grant)
+
+    starts.sort()
+    for index, moment in enumerate(starts):
+        within = bisect_left(starts, moment + 1_000_000, lo=index) - index
+        assert within <= max(rates) + 1
+
+
 def test_a_worker_that_looks_often_uses_nearly_all_of_the_rate():
     now, next_at, started = 0, 0, 0
     pace = Pace()
 
     for _ in range(500):
         now += 20_000
-        if pace.is_running_out(now):
-            reserved = reserve(next_at, per_second=700, now=now).grant
+        if now >= pace.ask_at():
+            reserved = reserve(next_at, per_second=700, now=now, length=pace.length).grant
             pace.add(reserved)
             next_at = reserved.end
         count = pace.available(now)

@@ -8,6 +8,7 @@ grant, and starts one task at each. Unused moments are lost, so no burst follows
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -20,11 +21,14 @@ SLOWEST = 1 / (10 * 366 * 86_400)
 
 # Late starts can make two grants overlap: this margin allows for it.
 CAUTION = 0.95
+# How much a worker reserves that may not need it all. One that uses all of it reserves more, up to
+# the horizon, so that one reservation and one read a second are enough.
 SLICE = 250_000
 LATE = 80_000
+# Nobody reserves a moment that is further away.
 HORIZON = 1_000_000
-# Rows are fetched this long before the moments of their starts, so that one read serves many.
-AHEAD = 250_000
+# More is reserved and fetched this long before the last reserved moment.
+IN_TIME = 200_000
 
 
 def parse_rate(given: str, *, what: str = "rate") -> float:
@@ -62,22 +66,66 @@ class Grant(NamedTuple):
     def end(self) -> int:
         return self.begin + round(self.starts * self.interval)
 
+    @property
+    def moments(self) -> list[int]:
+        return [self.begin + round(each * self.interval) for each in range(self.starts)]
 
-def reserve(next_at: int, *, per_second: float, now: int, most: int | None = None) -> Reserved:
+    def at(self, per_second: float) -> list[int]:
+        """Its moments at another rate.
+
+        Faster: they lie closer, and none comes after its last moment, as the next grant may begin
+        soon after it. Slower: some of them are left out. Time is cut into intervals of the slower
+        rate, and only the first moment in each stays. So all workers together keep one for each
+        interval, although each knows only its own grants.
+        """
+        interval = interval_of(per_second)
+        if interval <= self.interval:
+            length = (self.starts - 1) * self.interval
+            # The small number makes up for rounding if the rate is the same.
+            return Grant(self.begin, int(length / interval + 1e-6) + 1, interval).moments
+        return [
+            moment
+            for moment in self.moments
+            if moment // interval > (moment - self.interval) // interval
+        ]
+
+
+def interval_of(per_second: float) -> float:
+    """Microseconds between two moments."""
+    return 1_000_000 / (per_second * CAUTION)
+
+
+def reserve(
+    next_at: int,
+    *,
+    per_second: float,
+    now: int,
+    length: int = SLICE,
+    most: int | None = None,
+) -> Reserved:
     """Reserve moments from `next_at`, the first free one, unless that is far in the future.
 
-    Moments in the far future stay free for the workers that are alive then. At most `most` are
-    reserved.
+    Moments in the far future stay free for the workers that are alive then. At most `length`
+    microseconds and at most `most` moments are reserved; at least one.
     """
-    interval = 1_000_000 / (per_second * CAUTION)
+    interval = interval_of(per_second)
     # No reservation ends later than this, unless the clock stepped back since.
-    latest = now + HORIZON + max(SLICE, int(interval))
+    latest = now + HORIZON + int(interval) + 1
     begin = max(min(next_at, latest), now)
     if begin > now + HORIZON:
         return Reserved(None, begin)
-    starts = max(1, int(SLICE / interval))
+    starts = max(1, int(min(length, now + HORIZON - begin) / interval))
     grant = Grant(begin, starts if most is None else min(most, starts), interval)
     return Reserved(grant, grant.end)
+
+
+def free_from(next_at: int, *, before: float, after: float) -> int:
+    """The first free moment when a rate changes, in place of `next_at`.
+
+    The last reserved moment was one interval of the rate `before` earlier. The next one comes one
+    interval of the rate `after` later than that.
+    """
+    return next_at - round(interval_of(before) - interval_of(after))
 
 
 def late_after(interval: float) -> float:
@@ -86,90 +134,102 @@ def late_after(interval: float) -> float:
 
 
 class Pace:
-    """The grants that a worker has for one kind, and how much of them is used."""
+    """The moments that a worker has for one kind, and how much of them is used."""
 
     def __init__(self) -> None:
+        # What was reserved, until it has passed, and the rate to use it at, if that has changed.
         self._grants: list[Grant] = []
-        self._used = 0
+        self._per_second: float | None = None
+        # The free moments, in order.
+        self._free: list[int] = []
         self._debt = 0
-        # Moments that were taken and not used.
-        self._returned: list[int] = []
         self._late = float(LATE)
+        self._length = SLICE
+
+    @property
+    def length(self) -> int:
+        """How much to reserve, in microseconds: more and more while all of it is used."""
+        return self._length
 
     def available(self, now: int) -> int:
         """How many tasks may start at `now`; moments that passed unused are lost."""
-        return len(self.moments(now, until=now))
-
-    def moments(self, now: int, *, until: int, most: int | None = None) -> list[int]:
-        """The first free moments up to `until`; those that passed unused are lost."""
         self._lose(now)
-        found: list[int] = []
-        used = self._used
-        for grant in self._grants:
-            last = min(grant.starts, int((until - grant.begin) // grant.interval) + 1)
-            if most is not None:
-                last = min(last, used + most - len(found))
-            found += [grant.begin + round(each * grant.interval) for each in range(used, last)]
-            if last < grant.starts:
-                break
-            used = 0
-        return found
+        return bisect_right(self._free, now)
 
     def take(self, now: int, *, until: int, most: int) -> list[int]:
         """Take up to `most` moments up to `until`; nobody else gets them."""
-        back = sorted(moment for moment in self._returned if moment >= now - self._late)
-        found = [moment for moment in back if moment <= until][:most]
-        self._returned = back[len(found) :]
-        more = self.moments(now, until=until, most=most - len(found))
-        self.spend(len(more))
-        return found + more
+        self._lose(now)
+        count = min(most, bisect_right(self._free, until))
+        found, self._free = self._free[:count], self._free[count:]
+        return found
 
     def give_back(self, moments: Iterable[int]) -> None:
         """No run starts at these moments, which were taken."""
-        self._returned += moments
+        back = list(moments)
+        if back:
+            self._length = SLICE
+            self._free = sorted([*self._free, *back])
 
     def spend(self, count: int) -> None:
         """Use moments for `count` starts; later moments pay for starts that had none."""
-        self._debt += count
-        while self._grants and self._debt:
-            paid = min(self._debt, self._grants[0].starts - self._used)
-            self._used += paid
-            self._debt -= paid
-            if self._used < self._grants[0].starts:
-                return
-            self._next_grant()
+        paid = min(self._debt + count, len(self._free))
+        self._debt += count - paid
+        del self._free[:paid]
 
     def add(self, grant: Grant) -> None:
         """Append a grant."""
+        if not self._free:
+            self._length = min(2 * self._length, HORIZON)
         self._grants.append(grant)
+        self._free += grant.moments
         self._late = late_after(grant.interval)
         self.spend(0)
 
-    def is_running_out(self, now: int) -> bool:
-        """Whether it is time to ask for the next grant."""
-        return not self._grants or self._grants[-1].end - now < SLICE // 2 + AHEAD
+    def ask_at(self, chance: float = 0.5) -> int:
+        """When to reserve more, if all is used by then.
+
+        `chance`, from 0 to 1, varies it: or one of several workers could always come last.
+        """
+        return self._grants[-1].end - int(IN_TIME * (0.5 + chance)) if self._grants else 0
+
+    def has(self, count: int) -> bool:
+        """Whether it has so many free moments."""
+        return len(self._free) >= count
 
     def next_at(self) -> int | None:
-        """When the next task may start; None without a grant."""
-        found = list(self._returned)
-        if self._grants:
-            grant = self._grants[0]
-            found.append(grant.begin + round(self._used * grant.interval))
-        return min(found, default=None)
+        """The first free moment; None without one."""
+        return self._free[0] if self._free else None
+
+    def at(self, per_second: float, now: int) -> Pace:
+        """The moments after `now` at another rate; all are free, also those that were taken.
+
+        Moments up to `now` count as used.
+        """
+        pace, interval = Pace(), interval_of(per_second)
+        used = [each for each in self._moments(self._per_second) if each <= now]
+        begin = max(used) + interval if used else now
+        pace._grants = [grant for grant in self._grants if grant.end > now]
+        pace._per_second = per_second
+        pace._free = [each for each in pace._moments(per_second) if each > now and each >= begin]
+        pace._late, pace._length, pace._debt = late_after(interval), self._length, self._debt
+        pace.spend(0)
+        return pace
+
+    def _moments(self, per_second: float | None) -> list[int]:
+        """All moments of its grants, at a rate or as they were reserved."""
+        return sorted(
+            moment
+            for grant in self._grants
+            for moment in (grant.moments if per_second is None else grant.at(per_second))
+        )
 
     def _lose(self, now: int) -> None:
         """Give up the moments that passed unused."""
-        while self._grants:
-            grant = self._grants[0]
-            lost = int((now - late_after(grant.interval) - grant.begin) // grant.interval) + 1
-            self._used = max(self._used, min(lost, grant.starts))
-            if self._used < grant.starts:
-                return
-            self._next_grant()
-
-    def _next_grant(self) -> None:
-        del self._grants[0]
-        self._used = 0
+        lost = bisect_right(self._free, now - self._late)
+        if lost:
+            self._length = SLICE
+            del self._free[:lost]
+        self._grants = [grant for grant in self._grants if grant.end > now]
 
 
 def rate_text(per_second: float) -> str:

@@ -310,11 +310,12 @@ class Worker:
             share=1.0 if among is None else among.share,
             homes=homes,
             whole={each.name for each in downstreams},
+            most=None if self._only is None else 1,
         )
         breakers = Breakers(
             shard.database, shard.clock, shard.numbers, worker=lambda: self.id, homes=homes
         )
-        return Gate(self.in_flight, rates, breakers, pools, trips)
+        return Gate(self.in_flight, rates, breakers, pools, trips, plans=self._only is None)
 
     def _make_switchboard(self) -> Switchboard:
         board = Switchboard(

@@ -2,7 +2,9 @@
 
 import threading
 import time
+from collections import Counter
 from contextlib import ExitStack, closing, contextmanager
+from functools import wraps
 
 import pytest
 
@@ -12,6 +14,8 @@ from tests.core.run.working import working
 from tests.table import count
 from tests.wait import eventually
 from windlass import App, BadRate
+from windlass.core.finish.finish import Finish
+from windlass.core.limit import store as limit_store
 
 RATE = 40
 
@@ -125,6 +129,29 @@ def test_any_number_of_workers_keeps_a_rate(crowd, starts, workers, rate):
 
     check_never_above(starts.moments, rate)
     check_keeps_up(starts.moments, rate, begin=begin, end=end)
+
+
+def test_a_slow_rate_needs_few_reservations_and_commits(crowd, starts, monkeypatch):
+    calls = Counter()
+    for owner, name in ((limit_store, "reserve_starts"), (Finish, "_save")):
+        monkeypatch.setattr(owner, name, counted(getattr(owner, name), calls))
+    paced = crowd(lambda app: declare(app, starts))
+    paced.enqueue_many([{}] * RATE * 4)
+
+    eventually(lambda: len(starts) >= RATE * 2, 20.0)
+
+    # One for each quarter of a second, and one for each 100 ms, would be twice as many.
+    assert calls["reserve_starts"] <= len(starts) / 12
+    assert calls["_save"] <= len(starts) / 6
+
+
+def counted(function, calls):
+    @wraps(function)
+    def call(*args, **options):
+        calls[function.__name__] += 1
+        return function(*args, **options)
+
+    return call
 
 
 def test_a_rate_below_one_a_second_is_kept_by_several_workers(crowd, starts):

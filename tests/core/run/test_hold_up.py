@@ -139,7 +139,7 @@ def test_a_probe_whose_claim_failed_is_tried_again_later(app, clock, monkeypatch
     clock.forward("2m")
     taken = claims.take(worker.in_flight.capacity.room())
 
-    assert [task.id for task in taken.tasks] == list(taken.probes) != []
+    assert [task.id for task in taken.tasks] == list(taken.marks.probes) != []
 
 
 def test_items_whose_answer_was_lost_are_counted_once(app, database_engine, monkeypatch):

@@ -7,10 +7,13 @@ import pytest
 
 from tests.wait import eventually
 from windlass.core.run.in_flight import InFlight
+from windlass.core.run.known import KEPT_LINGER_SECONDS, LINGER_SECONDS
 from windlass.core.run.ready import MOST_PLANNED, State
 from windlass.core.task.kind import Options, make_kind
 from windlass.sweep.engine.range_runner import ItemRun
+from windlass.value.bucket import BUCKETS
 from windlass.value.outcome import SUCCESS, Failed, Succeeded
+from windlass.value.period import HURRIED
 from windlass.value.task import Claimed
 
 
@@ -37,6 +40,11 @@ def claimed(number, name="a", *, priority=0):
         batch=number + 1000,
         worker=1,
     )
+
+
+def read(number, name="a", **columns):
+    """A row that was read and not claimed."""
+    return msgspec.structs.replace(claimed(number, name), batch=None, **columns)
 
 
 def hold_of(*kinds, concurrency=10):
@@ -337,7 +345,7 @@ def test_planned_runs_wait_for_their_moments_and_take_no_room_from_other_kinds()
 
     hold.add([claimed(1, "z"), claimed(2, "z")], starts={1: later, 2: 0})
 
-    assert hold.release_planned() == later
+    assert hold.release_planned(4) == [later]
     assert [run.number for run in hold.queues.syncs.queues[0, False, "z"]] == [2]
     assert hold.capacity.room().kinds["a"] >= 9
 
@@ -349,15 +357,83 @@ def test_a_run_that_cannot_start_at_its_moment_waits_for_another_one():
     eventually(lambda: time.monotonic_ns() // 1_000 > soon)
     load = hold.loads["z"]
 
-    hold.release_planned()
+    hold.release_planned(4)
 
     assert hold.lapsed(load) == (2, 0)
     running = hold.advance(None, None, is_async=False)
     hold.end(running, SUCCESS)
     assert hold.lapsed(load) == (2, 1)
     assert hold.plan_again(load, [time.monotonic_ns() // 1_000]) == 1
-    hold.release_planned()
+    hold.release_planned(4)
     assert hold.advance(None, None, is_async=False).number == 2
+
+
+def test_planned_runs_move_with_their_rate_and_rows_without_a_moment_are_read_again():
+    hold = hold_of(kind("z", rate="10/s"), concurrency=10)
+    later = time.monotonic_ns() // 1_000 + 3_600_000_000
+    hold.add([claimed(number, "z") for number in (1, 2)], starts={1: later, 2: later + 1})
+    hold.add([read(3, "z")], starts={3: later + 2})
+    load = hold.loads["z"]
+
+    hold.undisturbed(lambda: hold.move_planned(load, [later + 7], apart=False))
+
+    assert hold.release_planned(4) == [later + 7]
+    assert (load.queued, load.planned, load.lapsed) == (2, 2, 1)
+    assert hold.rows.ids == {1, 2}
+
+
+def test_moments_that_were_taken_before_a_rate_changed_are_not_used():
+    hold = hold_of(kind("z", rate="10/s"), concurrency=10)
+    later = time.monotonic_ns() // 1_000 + 3_600_000_000
+    version, hold.plan_version = hold.plan_version, 1
+
+    hold.add([claimed(1, "z"), read(2, "z")], starts={1: later, 2: later}, version=version)
+
+    assert hold.release_planned(4) == []
+    assert hold.rows.ids == {1}
+    assert hold.loads["z"].lapsed == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "row", "seconds"),
+    [
+        ({"rate": "10/s"}, {}, LINGER_SECONDS),
+        ({"rate": "10/s", "keep": "1d"}, {}, KEPT_LINGER_SECONDS),
+        ({"rate": "10/s"}, {"priority": 0}, LINGER_SECONDS),
+        ({"rate": "10/s"}, {"priority": HURRIED}, 0.0),
+        ({"rate": "10/s"}, {"flow_id": 7}, 0.0),
+        ({"rate": "10/s"}, {"bucket": BUCKETS + 3}, 0.0),
+        ({}, {}, 0.0),
+    ],
+)
+def test_outcomes_of_rated_kinds_wait_for_others_unless_somebody_waits_for_them(
+    options, row, seconds
+):
+    hold = hold_of(kind("z", **options), concurrency=10)
+    hold.add([read(1, "z", **row)])
+    run = hold.advance(None, None, is_async=False)
+    run.is_visit = row.get("priority") is not None
+
+    before = time.monotonic()
+    hold.end(run, SUCCESS)
+
+    # Counted from before the end, so that a slow machine cannot make it shorter.
+    assert hold.ended.wait_seconds(before) >= seconds
+    assert hold.ended.wait_seconds(time.monotonic()) <= seconds
+
+
+def test_an_outcome_that_must_not_wait_takes_the_others_with_it():
+    hold = hold_of(kind("z", rate="10/s"), concurrency=10)
+    hold.add([claimed(1, "z"), claimed(2, "z")])
+    first = hold.advance(None, None, is_async=False)
+    second = hold.advance(None, None, is_async=False)
+
+    hold.end(first, SUCCESS)
+    assert hold.ended.wait_seconds(time.monotonic()) > 0
+    second.on_finish = [print]
+    hold.end(second, SUCCESS)
+
+    assert hold.ended.wait_seconds(time.monotonic()) == 0.0
 
 
 def test_planned_runs_are_dropped_with_the_others():
@@ -390,8 +466,8 @@ def items(hold, count, keeper, *, worker=1):
 
 def test_items_of_a_keeper_that_is_given_up_neither_run_nor_begin():
     hold, lost, other = hold_of(kind("a"), concurrency=1), Keeper(), Keeper()
-    hold.add_items(items(hold, 3, lost))
-    hold.add_items(items(hold, 1, other))
+    hold.add_items(items(hold, 3, lost), version=0)
+    hold.add_items(items(hold, 1, other), version=0)
     running, runner = start_next(hold), Runner()
     running.runner = runner
 
@@ -406,7 +482,7 @@ def test_items_of_an_earlier_life_are_not_queued():
     hold, keeper = hold_of(kind("a")), Keeper()
     hold.owner = 2
 
-    hold.add_items(items(hold, 3, keeper, worker=1))
+    hold.add_items(items(hold, 3, keeper, worker=1), version=0)
 
     assert start_all(hold) == []
     assert hold.loads["a"].queued == 0

@@ -24,7 +24,7 @@ from windlass.core.fetch import lane
 from windlass.core.fetch import store as fetch_store
 from windlass.core.fetch.lane import LaneRow, LaneRules
 from windlass.core.fetch.store import Made
-from windlass.core.limit.gate import Gate
+from windlass.core.limit.gate import Allowed, Gate
 from windlass.core.ring import store as ring_store
 from windlass.core.run.ready import Room
 from windlass.core.task.kind import Kind
@@ -51,11 +51,26 @@ class Taken:
     held_for: float | None = None
     # Whether rows of other owners are due, which those may offer at any moment.
     others_have_due: bool = False
+    marks: StartMarks = field(default_factory=lambda: StartMarks(None))
+    # The kinds that may have more abandoned rows than there was room for.
+    left: set[str] = field(default_factory=set)
+
+
+@dataclass
+class StartMarks:
+    """How rows start that were taken through the gate."""
+
+    # Counts the changes of rates: the moments are valid until the next one.
+    version: int | None
     # The rows that probe an open breaker, and the moments at which rows of rated kinds start.
     probes: set[int] = field(default_factory=set)
     starts: dict[int, int] = field(default_factory=dict)
-    # The kinds that may have more abandoned rows than there was room for.
-    left: set[str] = field(default_factory=set)
+
+    def add(self, allowed: Allowed, taken: Sequence[Claimed]) -> None:
+        """The gate allowed these rows."""
+        self.starts.update(zip((row.id for row in taken), allowed.moments, strict=False))
+        if allowed.is_probe:
+            self.probes.update(row.id for row in taken)
 
 
 class Claims:
@@ -251,11 +266,16 @@ class Rows:
     ) -> Rescued:
         """Take over rows of dead workers, and count one more loss for each.
 
-        Poison fails in the same transaction, so no worker ever holds a poison row.
+        Poison fails in the same transaction, so no worker ever holds a poison row. Without such
+        rows, which is nearly always, it only reads.
         """
+        kinds = triage.max_lost.keys()
+
+        def look(connection: Connection) -> bool:
+            dialect = self._dialect
+            return bool(dialect.abandoned(connection, kinds, now=stamp.now, limit=1, lock=False))
 
         def work(connection: Connection) -> Rescued:
-            kinds = triage.max_lost.keys()
             abandoned = self._dialect.abandoned(connection, kinds, now=stamp.now, limit=limit)
             if not abandoned:
                 return Rescued()
@@ -276,6 +296,8 @@ class Rows:
                 fail_as_poison(connection, rescued.poison)
             return rescued
 
+        if not self._database.read(look):
+            return Rescued()
         return self._database.write_as(stamp.worker, work, lost=Rescued())
 
     def some_quarantined(
@@ -338,4 +360,6 @@ class OneClaim(Claims):
         max_lost = self._kind.max_lost
         taken = rows.claim_one(number, stamp, max_lost=max_lost, is_rested=is_rested)
         self._gate.took(name, allowed, len(taken))
-        return Taken(taken, probes={row.id for row in taken if allowed.is_probe})
+        marks = StartMarks(None)
+        marks.add(allowed, taken)
+        return Taken(taken, marks=marks)

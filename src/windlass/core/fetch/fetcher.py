@@ -8,11 +8,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from windlass import telemetry
 from windlass.core.face import Site
-from windlass.core.fetch.claim import Claims, Taken
+from windlass.core.fetch.claim import Claims, StartMarks, Taken
 from windlass.core.limit.gate import Gate
 from windlass.core.loop import Loop
 from windlass.core.ring.ring import Ring
-from windlass.core.run.in_flight import NO_STARTS, InFlight
+from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Room
 from windlass.database.dialect.base import Dialect, Executor
 from windlass.value.task import Claimed
@@ -28,6 +28,7 @@ OFFER_PAUSE = 0.25
 # After a hand-off, look for other rows after 20 ms without a new one, and at least every 250 ms.
 HANDED_PAUSE = 0.02
 LONGEST_HANDED = 0.25
+NO_MARKS = StartMarks(None)
 
 
 class Fetcher(Loop):
@@ -117,7 +118,9 @@ class Fetcher(Loop):
         held_for = taken.held_for
         self.found_nothing = not taken.tasks
         if taken.tasks:
-            self._pause = SHORTEST_PAUSE
+            if len(taken.tasks) > len(taken.marks.starts):
+                # Not all of them are planned: more may follow them soon.
+                self._pause = SHORTEST_PAUSE
             return 0.0 if held_for is None else PACE_SECONDS
         if taken.some_quarantined and self._quarantine.want():
             return 0.0 if was_empty else SHORTEST_PAUSE
@@ -216,20 +219,20 @@ class Fetcher(Loop):
         for task in taken.poison:
             telemetry.emit("task.poison", task=task.id, kind=task.kind, lost=task.lost)
         if taken.tasks:
-            self._start(taken.tasks, probes=taken.probes, starts=taken.starts)
+            self._start(taken.tasks, taken.marks)
             self._hand_off.forget(taken.tasks)
 
-    def _start(
-        self,
-        tasks: Sequence[Claimed],
-        *,
-        probes: Collection[int] = (),
-        starts: Mapping[int, int] = NO_STARTS,
-    ) -> None:
+    def _start(self, tasks: Sequence[Claimed], marks: StartMarks = NO_MARKS) -> None:
         refused: Mapping[int, Exception] = {}
         if any(task.flow_id is not None for task in tasks):
             tasks, refused = self._site.faces.resolve(self._site.database, tasks)
-        self._in_flight.add(tasks, probes=probes, refused=refused, starts=starts)
+        self._in_flight.add(
+            tasks,
+            probes=marks.probes,
+            refused=refused,
+            starts=marks.starts,
+            version=marks.version,
+        )
 
 
 PATIENCE = 5.0

@@ -15,7 +15,7 @@ from itertools import groupby
 from windlass.clock import SECOND, Clock
 from windlass.core.face import Site
 from windlass.core.fetch import store as fetch_store
-from windlass.core.fetch.claim import Claims, FailAsPoison, Rows, Taken, Triage
+from windlass.core.fetch.claim import Claims, FailAsPoison, StartMarks, Rows, Taken, Triage
 from windlass.core.fetch.help import Offers
 from windlass.core.fetch.lane import LaneReader, LaneRules
 from windlass.core.limit.gate import Allowed, Gate
@@ -79,6 +79,11 @@ class DueRules:
         most = Most(limit, self.until(tier.kind, now), range(self.alone_from(tier.kind)))
         return most if buckets is None else most._replace(buckets=buckets)
 
+    def batch(self, kind: str) -> int:
+        """How many rows of a kind are taken at once, at most."""
+        period = self.kinds[kind].period
+        return TAKE_AT_MOST if period is None else period.batch
+
     def alone_from(self, kind: str) -> int:
         """Rows that were lost this often in a row run alone."""
         return max(1, self.kinds[kind].max_lost - 1)
@@ -118,11 +123,12 @@ class BucketReader:
     def read(self, tier: Tier, limit: int, share: Share) -> list[Claimed]:
         """Up to `limit` rows of a tier that are not in flight; nothing is written."""
         begin = max(tier.due_at, share.careful_to + 1)
+        part = tier._replace(due_at=begin)
         taken: list[Claimed] = []
         for buckets in share.runs:
             if len(taken) < limit:
-                stamp = self._stamp(share)
-                part = tier._replace(due_at=begin)
+                now = self.clock.now()
+                stamp = Stamp(None, share.worker, now, now)
                 taken += self._read_run(part, limit - len(taken), buckets, stamp=stamp)
         return taken
 
@@ -152,10 +158,6 @@ class BucketReader:
         self.in_flight.rows.begin_read()
         rows = self.rows.read(tier, stamp, most)
         return rows, self.in_flight.rows.new(rows)
-
-    def _stamp(self, share: Share) -> Stamp:
-        now = self.clock.now()
-        return Stamp(None, share.worker, now, now)
 
 
 class OwnersRead(Claims):
@@ -189,14 +191,15 @@ class OwnersRead(Claims):
         self._fail_as_poison = fail_as_poison
         self._on_news = on_news
         self._refused: set[str] = set()
-        self._probes: set[int] = set()
-        self._starts: dict[int, int] = {}
+        self._marks = StartMarks(None)
         self._found_none: dict[str, float] = {}
         self._once = once
         self._due = DueRules(kinds, once_since=site.clock.now() if once else None)
         self._reader = BucketReader(self._rows, in_flight, site.clock, self._due)
         self._helper: Offers | None = None
+        # The tiers that may have more rows, and all tiers of the last look.
         self._tiers: list[Tier] = []
+        self._seen: list[Tier] = []
         self._looked_at = float("-inf")
         self._offered: set[str] = set()
         self._is_rung = False
@@ -253,7 +256,8 @@ class OwnersRead(Claims):
         return self._found_nothing([tier for tier in tiers if tier.kind in room.kinds], held_for)
 
     def _taken(self, tasks: list[Claimed], held_for: float | None) -> Taken:
-        return Taken(tasks, held_for=held_for, probes=self._probes, starts=self._starts)
+        next_due_in = self._next_due_in(self._seen)
+        return Taken(tasks, next_due_in=next_due_in, held_for=held_for, marks=self._marks)
 
     def look_again(self) -> None:
         self._looked_at = float("-inf")
@@ -271,16 +275,11 @@ class OwnersRead(Claims):
         )
         if rescued.put_back:
             self.look_again()
-        tasks, self._probes = rescued.again, set()
+        tasks, self._marks = rescued.again, StartMarks(self._in_flight.plan_version)
         if alone and not tasks:
             tasks = self._claim_alone()
-        return Taken(
-            tasks,
-            rescued.poison,
-            some_quarantined=rescued.some_quarantined,
-            probes=self._probes,
-            left=rescued.left,
-        )
+        some, left = rescued.some_quarantined, rescued.left
+        return Taken(tasks, rescued.poison, some_quarantined=some, marks=self._marks, left=left)
 
     def help(self) -> None:
         helper = self._helper_of_others()
@@ -322,16 +321,11 @@ class OwnersRead(Claims):
         ]
         # A probe that found no row here may find one in the buckets of a dead worker.
         sought = due or [tier for tier in tiers if self._found_none_lately(tier.kind)]
-        later = [
-            self._due.seconds_until(tier, now) for tier in tiers if not self._due.is_due(tier, now)
-        ]
         lanes = self._lanes
-        if lanes is not None and lanes.next_due is not None:
-            later.append(max(0, lanes.next_due - now) / 1e6)
         plain = [tier for tier in due if tier.kind not in self._read_past]
         ring = self._ring
         return Taken(
-            next_due_in=min(later, default=None),
+            next_due_in=self._next_due_in(tiers),
             is_settling=bool(sought)
             and not (ring.is_settled and ring.are_others_alive)
             and time.monotonic() < self._known_at,
@@ -340,6 +334,16 @@ class OwnersRead(Claims):
             held_for=held_for,
             others_have_due=bool(due) and ring.has_others,
         )
+
+    def _next_due_in(self, tiers: list[Tier]) -> float | None:
+        """Seconds until the first row of these tiers, or of a lane, that is not due yet."""
+        now = self._clock.now()
+        waits = [
+            self._due.seconds_until(tier, now) for tier in tiers if not self._due.is_due(tier, now)
+        ]
+        if self._lanes is not None and self._lanes.next_due is not None:
+            waits.append(max(0, self._lanes.next_due - now) / 1e6)
+        return min(waits, default=None)
 
     def _some_wait_to_run_alone(self, due: list[Tier], now: int) -> bool:
         asked_at = time.monotonic()
@@ -373,7 +377,8 @@ class OwnersRead(Claims):
             # A worker joined or left: divide the buckets now.
             self._on_news()
         self._looked_at = time.monotonic()
-        return list(self._tiers)
+        self._seen = list(self._tiers)
+        return self._seen
 
     def _rest(self) -> dict[str, int]:
         """The kinds whose abandoned rows must wait, and when these become due."""
@@ -385,7 +390,7 @@ class OwnersRead(Claims):
         }
 
     def _collect(self, room: Room) -> list[Claimed]:
-        self._refused, self._probes, self._starts = set(), set(), {}
+        self._refused, self._marks = set(), StartMarks(self._in_flight.plan_version)
         now = self._clock.now()
         left = dict(room.kinds)
         budget = min(TAKE_AT_MOST, room.total)
@@ -404,7 +409,7 @@ class OwnersRead(Claims):
             # Kinds of one priority share equally; lower priorities get the rest.
             share = max(1, budget // max(1, len(equals)))
             for tier in equals:
-                limit = min(share, left[tier.kind], budget, self._batch_of(tier.kind))
+                limit = min(share, left[tier.kind], budget, self._due.batch(tier.kind))
                 if limit < 1:
                     more.add(tier.kind)
                     continue
@@ -439,18 +444,15 @@ class OwnersRead(Claims):
             self._refused.add(tier.kind)
             return []
         taken = self._take_tier(tier, allowed.most)
-        self._gate.took(tier.kind, allowed, len(taken))
-        self._starts.update(zip((row.id for row in taken), allowed.moments, strict=False))
-        if allowed.is_probe:
-            self._probes.update(row.id for row in taken)
-            if not taken:
-                # The due row may have to run alone, or belong to another worker.
-                self._found_none[tier.kind] = time.monotonic()
+        self._took(tier.kind, allowed, taken)
+        if allowed.is_probe and not taken:
+            # The due row may have to run alone, or belong to another worker.
+            self._found_none[tier.kind] = time.monotonic()
         return taken
 
-    def _batch_of(self, kind: str) -> int:
-        period = self._kinds[kind].period
-        return TAKE_AT_MOST if period is None else period.batch
+    def _took(self, kind: str, allowed: Allowed, taken: list[Claimed]) -> None:
+        self._gate.took(kind, allowed, len(taken))
+        self._marks.add(allowed, taken)
 
     def _found_none_lately(self, kind: str) -> bool:
         return time.monotonic() - self._found_none.get(kind, float("-inf")) < PROBE_AGAIN_AFTER
@@ -560,9 +562,7 @@ class OwnersRead(Claims):
             allowed = self._gate.allow(tier.kind, 1) if self._due.is_due(tier, now) else Allowed(0)
             if allowed.most:
                 taken = next(self._alone_in(tier, now), [])
-                self._gate.took(tier.kind, allowed, len(taken))
-                if allowed.is_probe:
-                    self._probes.update(row.id for row in taken)
+                self._took(tier.kind, allowed, taken)
                 if taken:
                     return taken
         return []

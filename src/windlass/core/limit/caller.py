@@ -50,7 +50,7 @@ class Passage:
         rates = Rates(here.database, share=share, homes=homes, whole=whole, most=1)
         breakers = Breakers(*here[:3], worker=lambda: 0, homes=homes)
         limits = self._limits
-        self._gate = Gate(in_flight, rates, breakers, limits.pools, limits.trips)
+        self._gate = Gate(in_flight, rates, breakers, limits.pools, limits.trips, plans=False)
         board = Switchboard(site, self._gate, opened=lambda: None, homes=homes, is_visit=True)
         board.obey()
         self._is_inside = False

@@ -10,6 +10,7 @@ however many shards there are.
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -36,7 +37,7 @@ from windlass.errors import DatabaseUnavailable
 from windlass.value.breaker import CLOSED, Breaker, BreakerState, BreakerTerms
 from windlass.value.duration import format_duration
 from windlass.value.outcome import Snoozed
-from windlass.value.rate import AHEAD, HORIZON, LATE, Pace, Reserved, late_after
+from windlass.value.rate import HORIZON, LATE, Pace, Reserved, late_after
 
 ASK_AGAIN_AFTER = SECOND // 20
 # How soon to look again for rows of a kind that lacks permits.
@@ -60,7 +61,7 @@ class Rates:
     """How many tasks this worker may start, for each kind that has a rate.
 
     A rate is in real time, whatever clock the app uses. Start times are reserved on the database's
-    clock, a quarter of a second at a time, and kept here on the monotonic clock, in microseconds.
+    clock, up to a second at a time, and kept here on the monotonic clock, in microseconds.
     """
 
     def __init__(
@@ -86,49 +87,65 @@ class Rates:
         # Rows and items of sweeps are started by different threads.
         self._lock = threading.Lock()
 
-    def set(self, kind: str, per_second: float | None) -> None:
-        """Set the rate of the whole app; None removes it."""
+    def set(self, kind: str, per_second: float | None) -> bool:
+        """Set the rate of the whole app; None removes it. Returns whether there was another one.
+
+        Moments that were taken from the rate before do not count any more: the runs that have not
+        started need others, which are reserved already.
+        """
         share = 1.0 if kind in self._whole else self._share
         per_second = None if per_second is None else per_second * share
-        if per_second == self._per_second.get(kind):
-            return
+        before = self._per_second.get(kind)
+        if per_second == before:
+            return False
         if per_second is None:
             self._per_second.pop(kind, None)
-            return
-        self._paces[kind] = Pace()
-        self._ask_at[kind] = 0
-        self._per_second[kind] = per_second
+            return True
+        with self._lock:
+            old = self._paces.get(kind, Pace())
+            self._paces[kind] = old.at(per_second, _monotonic())
+            self._ask_at[kind] = 0
+            self._per_second[kind] = per_second
+        return before is not None
 
     def has(self, kind: str) -> bool:
         return kind in self._per_second
 
-    def available(self, kind: str) -> int:
-        """How many may start now. Reserves more before they run out."""
-        pace, now = self._reserved(kind)
-        with self._lock:
-            return pace.available(now)
-
     def take(self, kind: str, *, ahead: int, most: int) -> Moments:
         """Take the next moments, up to `ahead` microseconds from now. Reserves more in time."""
-        pace, now = self._reserved(kind)
+        pace, now = self._reserved(kind, most)
         with self._lock:
             return Moments(pace, pace.take(now, until=now + ahead, most=most))
+
+    def take_reserved(self, kind: str, most: int) -> list[int]:
+        """Take moments that are reserved already; without a rate, now."""
+        pace, now = self._paces[kind], _monotonic()
+        if not self.has(kind):
+            return [now] * most
+        with self._lock:
+            return pace.take(now, until=now + HORIZON, most=most)
 
     def give_back(self, taken: Moments, *, used: int) -> None:
         """Only the first `used` of the moments are used."""
         with self._lock:
             taken.pace.give_back(taken.at[used:])
 
-    def _reserved(self, kind: str) -> tuple[Pace, int]:
-        """What is reserved for a kind, and more if that runs out; and the time."""
+    def _reserved(self, kind: str, wanted: int) -> tuple[Pace, int]:
+        """What is reserved for a kind, and more if it wants more; and the time."""
         pace, now = self._paces[kind], _monotonic()
-        if pace.is_running_out(now) and now >= self._ask_at[kind]:
-            reserved = self._reserve(kind)
-            if reserved.grant is not None:
-                with self._lock:
-                    pace.add(reserved.grant)
-            else:
+        if now < self._ask_at[kind] or pace.has(wanted):
+            return pace, now
+        reserved, per_second = self._reserve(kind, pace.length)
+        with self._lock:
+            # The rate may have changed meanwhile.
+            pace, now = self._paces[kind], _monotonic()
+            if reserved.grant is None:
                 self._ask_at[kind] = max(now + ASK_AGAIN_AFTER, reserved.next_at - HORIZON)
+                return pace, now
+            pace.add(reserved.grant)
+            self._ask_at[kind] = pace.ask_at(random.random())
+            if per_second != self._per_second.get(kind, per_second):
+                self._paces[kind] = pace = pace.at(self._per_second[kind], now)
         return pace, now
 
     def late_after(self, kind: str) -> float:
@@ -140,25 +157,31 @@ class Rates:
             with self._lock:
                 self._paces[kind].spend(count)
 
-    def seconds_until_one(self, kind: str, *, ahead: int = 0) -> float:
-        """Seconds until a start may be planned, `ahead` microseconds before it."""
+    def seconds_until_one(self, kind: str, *, ahead: int) -> float:
+        """Seconds until a start may be planned, up to `ahead` microseconds before it."""
         next_at = self._paces[kind].next_at()
-        at = self._ask_at[kind] + HORIZON if next_at is None else next_at
-        return max(0.0, (at - ahead - _monotonic()) / SECOND)
+        at = self._ask_at[kind] if next_at is None else next_at - ahead
+        return max(0.0, (at - _monotonic()) / SECOND)
 
-    def _reserve(self, kind: str) -> Reserved:
+    def _reserve(self, kind: str, length: int) -> tuple[Reserved, float]:
+        """Reserve moments; returns them, and the rate that they are at."""
         per_second, home = self._per_second.get(kind), self._homes.get(kind)
         database = self._database if home is None else home.database
         if per_second is None:
-            return Reserved(None, _monotonic())
+            return Reserved(None, _monotonic()), 0.0
 
         def work(connection: Connection) -> limit_store.Measured:
             return limit_store.reserve_starts(
-                connection, database.dialect, kind, per_second=per_second, most=self._most
+                connection,
+                database.dialect,
+                kind,
+                per_second=per_second,
+                length=length,
+                most=self._most,
             )
 
         measured = database.write(work, tries=2)
-        return measured.reserved.shifted(measured.monotonic - measured.now)
+        return measured.reserved.shifted(measured.monotonic - measured.now), per_second
 
 
 def _monotonic() -> int:
@@ -382,6 +405,25 @@ class Gate:
     # The permits of downstreams, and of kinds with a limit for the whole fleet, by name.
     pools: dict[str, Pool] = field(default_factory=dict)
     trips: dict[str, Trip] = field(default_factory=dict)
+    # Whether rows are taken ahead of their moments. A caller takes one, when it can start.
+    plans: bool = True
+
+    def set_rate(self, name: str, per_second: float | None) -> bool:
+        """Set a rate; returns whether it has changed while it was in use.
+
+        Planned runs get moments of the new rate. Rows without one are read again later.
+        """
+        return self.in_flight.undisturbed(lambda: self._set_rate(name, per_second))
+
+    def _set_rate(self, name: str, per_second: float | None) -> bool:
+        if not self.rates.set(name, per_second):
+            return False
+        self.in_flight.plan_version += 1
+        for load in self.in_flight.loads.values():
+            if name in load.names and load.planned:
+                moments = self.rates.take_reserved(name, load.planned - load.lapsed)
+                self.in_flight.move_planned(load, moments, apart=len(self._rated(load)) > 1)
+        return True
 
     def is_free(self, kind: str) -> bool:
         """Whether nothing holds the kind back, and it has neither a rate nor permits."""
@@ -459,7 +501,7 @@ class Gate:
 
     def _seconds_until_rate(self, load: KindLoad) -> float:
         """Seconds until it is worth to plan more starts."""
-        ahead = self._ahead(load) // 2
+        ahead = self._ahead(load)
         waits = (self.rates.seconds_until_one(name, ahead=ahead) for name in self._rated(load))
         return max(waits, default=0.0)
 
@@ -468,7 +510,7 @@ class Gate:
 
     def _ahead(self, load: KindLoad) -> int:
         """How long before their moments rows are taken: not at all if they could be lost."""
-        return 0 if load.is_frail else AHEAD
+        return HORIZON if self.plans and not load.is_frail else 0
 
     def took(self, kind: str, allowed: Allowed, count: int) -> None:
         """A claim took `count` rows, which may be none."""

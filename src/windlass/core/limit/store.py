@@ -97,9 +97,15 @@ def _above(kind: str, group: str | None) -> Collection[str]:
     return everything if group is None else (GROUP + group, *everything)
 
 
+# By whether a pause has an end. They are made once: this runs in each look at the switches.
+QUERIES: dict[bool, Select[Any]] = {
+    True: select(switch),
+    False: select(*(each for each in switch.c if each is not switch.c.paused_until)),
+}
+
+
 def _query(connection: Connection) -> Select[Any]:
-    has_end = has_tables(connection, TABLES)
-    return select(*(each for each in switch.c if has_end or each is not switch.c.paused_until))
+    return QUERIES[has_tables(connection, TABLES)]
 
 
 def change_switch(
@@ -193,6 +199,7 @@ def reserve_starts(
     kind: str,
     *,
     per_second: float,
+    length: int = model.SLICE,
     most: int | None = None,
 ) -> Measured:
     """Reserve the next free start times for the caller, unless they are too far in the future."""
@@ -204,9 +211,8 @@ def reserve_starts(
     now, monotonic = dialect.measure(connection), time.monotonic_ns() // 1_000
     next_at: int = row.next_at
     if row.per_second != per_second:
-        # Workers learn the new rate within one slice: reservations at the old rate end then.
-        next_at = min(next_at, now + model.SLICE)
-    reserved = model.reserve(next_at, per_second=per_second, now=now, most=most)
+        next_at = model.free_from(next_at, before=row.per_second, after=per_second)
+    reserved = model.reserve(next_at, per_second=per_second, now=now, length=length, most=most)
     if reserved.next_at != row.next_at or row.per_second != per_second:
         values = {"next_at": reserved.next_at, "per_second": per_second}
         connection.execute(update(rate).where(rate.c.kind == kind).values(values))

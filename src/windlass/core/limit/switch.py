@@ -175,15 +175,19 @@ class Switchboard(Loop):
             self._look_at(home, rows, breakers)
         now = self._site.clock.now()
         settings = {name: rows.of(each, at=now) for name, each in self._downstreams.items()}
+        is_changed = False
         for name, setting in settings.items():
             self._report(name, setting.problem)
-            self._gate.rates.set(name, setting.rate)
+            is_changed |= self._gate.set_rate(name, setting.rate)
             self._gate.pools[name].limit = setting.concurrency
             if self._downstreams[name].breaker is not None:
                 self._gate.see(name, breakers.get(name, CLOSED))
         for name, load in self._in_flight.loads.items():
             called = [settings[each.name] for each in load.kind.downstreams]
-            self._set(load, rows.switches.of(name, load.kind.group), called, now)
+            is_changed |= self._set(load, rows.switches.of(name, load.kind.group), called, now)
+        if is_changed:
+            # There may be more moments than rows that are planned.
+            self._opened()
         self._gate.settle_trips()
 
     def _read(self, connection: Connection) -> LimitRows:
@@ -211,14 +215,15 @@ class Switchboard(Loop):
                 if name in found[1]:
                     rows.lowered[name] = found[1][name]
 
-    def _set(self, load: KindLoad, found: Switch, called: list[Setting], now: int) -> None:
+    def _set(self, load: KindLoad, found: Switch, called: list[Setting], now: int) -> bool:
+        """Apply the settings of a kind; returns whether its rate has changed."""
         name = load.kind.name
         setting = setting_of(load.kind, found, now=now)
         self._report(name, setting.problem)
         limits = [setting.concurrency, load.kind.total_concurrency]
         limits += [each.concurrency for each in called]
         load.limits(_least(*limits), self._in_flight.concurrency)
-        self._gate.rates.set(name, setting.rate)
+        is_changed = self._gate.set_rate(name, setting.rate)
         load.is_rated = any(each.rate is not None for each in (setting, *called))
         load.late_after = self._gate.late_after(load)
         if load.kind.breaker is not None:
@@ -236,6 +241,7 @@ class Switchboard(Loop):
         if was_open and not load.is_open:
             is_off = any(each.off for each in (setting, *called))
             telemetry.emit("kind.held_back", kind=name, off=is_off)
+        return is_changed
 
     def _give_back(self, kind: str) -> None:
         # Rows that were only read need no write: the database has them as waiting.

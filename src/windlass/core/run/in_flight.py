@@ -84,6 +84,8 @@ class InFlight:
         self.speed = Speedometer()
         self.capacity = Capacity(self, budget)
         self.is_hungry = False
+        # Counts the changes of rates. Moments that were taken before the last one are not valid.
+        self.plan_version = 0
         # Whether the fetcher waits until an outcome is written, because lanes are busy.
         self.waits_for_lanes = False
         # They wake the runners of async or sync handlers, the finish, the fetcher and the pacer.
@@ -106,14 +108,17 @@ class InFlight:
         probes: Collection[int] = (),
         refused: Mapping[int, Exception] = NOTHING,
         starts: Mapping[int, int] = NO_STARTS,
+        version: int | None = None,
     ) -> None:
         """Queue rows that were just taken.
 
         Rows in `probes` probe an open breaker; rows in `refused` fail with that error, without a
-        call of the handler; rows in `starts` start at that moment.
+        call of the handler; rows in `starts` start at that moment. If a rate has changed since
+        `version`, they need another moment: claimed rows wait for one, others are read again.
         """
         woken: set[bool] = set()
         with self.lock:
+            is_valid = version is None or version == self.plan_version
             for task in tasks:
                 if not self._belongs_to(task.worker):
                     continue
@@ -124,6 +129,11 @@ class InFlight:
                     run.refusal = refused.get(task.id)
                 if starts:
                     run.start_at = starts.get(task.id)
+                if run.start_at is not None and not is_valid:
+                    if not task.is_read:
+                        self.rows.add(run)
+                        self.queues.put_lapsed(run)
+                    continue
                 self.rows.add(run)
                 self.queues.put(run)
                 woken.add(run.kind.is_async)
@@ -134,27 +144,50 @@ class InFlight:
         if starts:
             self._on_planned()
 
-    def add_items(self, runs: Sequence[Run]) -> None:
-        """Queue runs of one sweep's items, which have no rows of their own."""
+    def add_items(self, runs: Sequence[Run], *, version: int) -> None:
+        """Queue runs of one sweep's items, which have no rows of their own.
+
+        If a rate has changed since `version`, they need other moments.
+        """
         with self.lock:
             if not self._belongs_to(runs[0].task.worker):
                 return
             for run in runs:
-                self.queues.put(run)
+                if run.start_at is not None and version != self.plan_version:
+                    self.queues.put_lapsed(run)
+                else:
+                    self.queues.put(run)
         self._on_queued(runs[0].kind.is_async)
         if runs[0].start_at is not None:
             self._on_planned()
 
-    def release_planned(self) -> int | None:
-        """Let planned runs start whose moment has come; returns the next moment, if any."""
+    def release_planned(self, most: int) -> list[int]:
+        """Let planned runs start whose moment has come; returns the next moments, up to `most`."""
         with self.lock:
             ready = len(self.queues) - self.queues.planned
             room = max(0, self.concurrency - len(self.running) - ready)
             woken = self.queues.release(time.monotonic_ns() // 1_000, room=room)
-            next_at = None if self.queues.plan is None else self.queues.plan.next_at
+            moments = [] if self.queues.plan is None else self.queues.plan.next_at(most)
         for is_async in woken:
             self._on_queued(is_async)
-        return next_at
+        return moments
+
+    def move_planned(self, load: KindLoad, moments: Sequence[int], *, apart: bool) -> None:
+        """Give planned runs other moments, as their rate has changed. Call it under the lock.
+
+        Rows without one that were only read are forgotten; others wait for one.
+        """
+        plan = self.queues.plan
+        if plan is None:
+            return
+        left = plan.move(load, moments, now=time.monotonic_ns() // 1_000, apart=apart)
+        for run in left:
+            load.queued -= 1
+            if run.task.is_read and run.keeper is None:
+                self.rows.forget([run])
+            else:
+                self.queues.put_lapsed(run)
+        self._on_planned()
 
     def lapsed(self, load: KindLoad) -> tuple[int, int]:
         """How many planned runs of a kind have lost their moments, and how many could start."""

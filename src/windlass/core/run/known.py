@@ -7,13 +7,16 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+from windlass.value.period import HURRIED
 from windlass.value.task import Claimed
 
 if TYPE_CHECKING:
     from windlass.core.run.ready import Run
 
 # How long outcomes of rated kinds wait for others. A crash repeats what was not written.
-LINGER_SECONDS = 0.1
+LINGER_SECONDS = 0.25
+# How long, if the row is kept: somebody may wait for its result.
+KEPT_LINGER_SECONDS = 0.1
 
 
 class KnownRows:
@@ -89,31 +92,30 @@ class EndedRuns:
     def __init__(self) -> None:
         self.waiting: deque[Run] = deque()
         self.committing: dict[int, Run] = {}
-        # Whether outcomes must be written at once; if not, since when the first one waits.
-        self._is_urgent = False
-        self._first_at = 0.0
+        # When they are written, on the monotonic clock.
+        self._write_at = 0.0
 
     def __len__(self) -> int:
         return len(self.waiting) + len(self.committing)
 
     def add(self, run: Run, now: float) -> bool:
         """Add a run; returns whether the finish must hear of it."""
-        is_urgent = not run.load.is_rated or run.task.flow_id is not None or run.has_lane
+        write_at = now + _linger_seconds(run)
         self.waiting.append(run)
-        if len(self.waiting) == 1:
-            self._is_urgent, self._first_at = is_urgent, now
-            return True
-        was_urgent, self._is_urgent = self._is_urgent, self._is_urgent or is_urgent
-        return is_urgent and not was_urgent
+        if len(self.waiting) > 1 and write_at >= self._write_at:
+            return False
+        self._write_at = write_at
+        return True
 
     def wait_seconds(self, now: float) -> float:
         """How long the outcomes may wait for more; 0 if they must be written now."""
-        return 0.0 if self._is_urgent else max(0.0, self._first_at + LINGER_SECONDS - now)
+        return max(0.0, self._write_at - now)
 
     def take(self, most: int) -> list[Run]:
         count = min(most, len(self.waiting))
         taken = [self.waiting.popleft() for _ in range(count)]
-        self._is_urgent = True
+        # What is left, or put back, is written at once.
+        self._write_at = 0.0
         self.committing.update((run.task.id, run) for run in taken)
         return taken
 
@@ -122,3 +124,13 @@ class EndedRuns:
         for run in runs:
             if self.committing.get(run.task.id) is run:
                 del self.committing[run.task.id]
+
+
+def _linger_seconds(run: Run) -> float:
+    """How long an outcome may wait for others; 0 if somebody waits for it."""
+    if not run.load.is_rated or run.on_finish or run.has_lane or run.task.flow_id is not None:
+        return 0.0
+    if run.is_visit:
+        # A caller waits for an item that was hurried.
+        return 0.0 if run.task.priority == HURRIED else LINGER_SECONDS
+    return LINGER_SECONDS if run.leaves_nothing else KEPT_LINGER_SECONDS

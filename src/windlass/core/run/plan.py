@@ -1,6 +1,6 @@
 """Planned runs: fetched ahead of the moments that a rate reserved for their starts.
 
-One read fetches the rows of the next quarter of a second, and the pacer lets each start at its
+One read fetches the rows of the next second, and the pacer lets each start at its
 moment. So a rate costs a few reads and commits a second, however many tasks it starts.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -43,6 +44,33 @@ class StartPlan:
         run.load.planned += 1
         heapq.heappush(self._runs, (run.start_at, run.number, run))
 
+    def put_lapsed(self, run: Run) -> None:
+        """Plan a run that has no moment yet."""
+        run.load.planned += 1
+        self._lapse(run)
+
+    def _lapse(self, run: Run) -> None:
+        self._lapsed[run.load].append(run)
+        run.load.lapsed += 1
+
+    def move(self, load: KindLoad, moments: Sequence[int], *, now: int, apart: bool) -> list[Run]:
+        """Give the runs of a kind other moments; returns runs that are left over, without one.
+
+        Runs whose moment has come keep it. With `apart` another rate reserved a moment for each
+        run as well, so none starts earlier than before.
+        """
+        meant = [each for each in self._runs if each[2].load is load and each[0] > now]
+        gone = set(map(id, meant))
+        self._runs = [each for each in self._runs if id(each) not in gone]
+        runs = [run for _, _, run in sorted(meant, key=lambda each: each[:2])]
+        for run, moment in zip(runs, moments, strict=False):
+            assert run.start_at is not None
+            run.start_at = max(run.start_at, moment) if apart else moment
+            self._runs.append((run.start_at, run.number, run))
+        heapq.heapify(self._runs)
+        load.planned -= len(runs[len(moments) :])
+        return runs[len(moments) :]
+
     def release(self, now: int, *, room: int) -> list[Run]:
         """Take up to `room` runs whose moment has come; those that cannot start lose it."""
         due: list[Run] = []
@@ -51,18 +79,16 @@ class StartPlan:
             load = run.load
             is_late = load.is_rated and moment < now - load.late_after
             if is_late or len(due) >= room or not load.startable():
-                self._lapsed[load].append(run)
-                load.lapsed += 1
+                self._lapse(run)
                 continue
             # From now on it counts as one that waits for a runner.
             load.planned -= 1
             due.append(run)
         return due
 
-    @property
-    def next_at(self) -> int | None:
-        """The first moment; None without one."""
-        return self._runs[0][0] if self._runs else None
+    def next_at(self, most: int) -> list[int]:
+        """The first moments, up to `most`."""
+        return [each[0] for each in heapq.nsmallest(most, self._runs, key=itemgetter(0))]
 
     def plan_again(self, load: KindLoad, moments: Sequence[int]) -> None:
         """Give runs that lost their moments the next ones."""

@@ -540,6 +540,12 @@ class Queues:
             self.plan = self.plan or StartPlan()
             self.plan.put(run)
 
+    def put_lapsed(self, run: Run) -> None:
+        """Add a run that needs a moment and has none."""
+        run.load.queued += 1
+        self.plan = self.plan or StartPlan()
+        self.plan.put_lapsed(run)
+
     def release(self, now: int, *, room: int) -> set[bool]:
         """Let planned runs start whose moment has come; returns which runners to wake."""
         due = [] if self.plan is None else self.plan.release(now, room=room)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 
 from windlass import telemetry
+from windlass.clock import SECOND
 from windlass.core.loop import Loop
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Run, failure, late, success
@@ -20,8 +21,11 @@ from windlass.value.outcome import SUCCESS, Outcome
 
 SLICE_SECONDS = 0.005
 IDLE_THREAD_SECONDS = 30.0
-# Planned starts are at most this far apart, so that a fast rate does not wake for each of them.
-TOGETHER_SECONDS = 0.010
+# A wake-up of a thread costs as much as a start. So the pacer waits for a few starts, but not for
+# long: a start that is late by 80 ms has lost its moment.
+FEWEST_SECONDS = 0.010
+TOGETHER = 4
+TOGETHER_SECONDS = 0.045
 PLAN_AGAIN_SECONDS = 0.05
 NOTHING_PLANNED_SECONDS = 60.0
 
@@ -298,8 +302,10 @@ class Pacer(Loop):
         self._plan_again = plan_again
 
     def tick(self) -> float:
-        next_at = self._in_flight.release_planned()
+        moments = self._in_flight.release_planned(TOGETHER)
         pause = PLAN_AGAIN_SECONDS if self._plan_again() else NOTHING_PLANNED_SECONDS
-        if next_at is not None:
-            pause = min(pause, max(TOGETHER_SECONDS, next_at / 1e6 - time.monotonic()))
+        if moments:
+            latest = moments[0] + TOGETHER_SECONDS * SECOND
+            last = max(moment for moment in moments if moment <= latest)
+            pause = min(pause, max(FEWEST_SECONDS, last / SECOND - time.monotonic()))
         return pause

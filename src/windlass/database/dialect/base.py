@@ -450,11 +450,18 @@ class Dialect(LaneStatements):
         """Lock the waiting or running rows that no other transaction has locked."""
 
     def abandoned(
-        self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
+        self,
+        connection: Connection,
+        kinds: Collection[str],
+        *,
+        now: int,
+        limit: int,
+        lock: bool = True,
     ) -> list[Sequence[Any]]:
         """Lock rows whose worker is marked left; returns their COLUMNS and `lost_in_a_row`."""
         listed, parameters = self.texts(kinds)
-        statement = text(sql.ABANDONED.format(hint=self.hint, lock=self.lock, kinds=listed))
+        how = self.lock if lock else ""
+        statement = text(sql.ABANDONED.format(hint=self.hint, lock=how, kinds=listed))
         rows = connection.execute(statement, {"now": now, "limit": limit, **parameters})
         return list(rows.fetchall())
 

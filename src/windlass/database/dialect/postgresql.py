@@ -245,7 +245,12 @@ class PostgreSQL(Dialect):
         kinds = "(select unnest(cast(:kinds as text[])) as kind)"
         self._tiers = text(sql.TIERS.format(hint="", kinds=kinds))
         among = "= " + listed("select unnest(cast(:kinds as text[]))")
-        self._abandoned = text(sql.ABANDONED.format(hint="", kinds=among, lock=self.lock))
+        self._abandoned = {
+            has_lock: text(
+                sql.ABANDONED.format(hint="", kinds=among, lock=self.lock if has_lock else "")
+            )
+            for has_lock in (False, True)
+        }
 
     def engine_options(self, url: URL, bounds: Bounds) -> dict[str, Any]:
         return {
@@ -436,11 +441,16 @@ class PostgreSQL(Dialect):
         return [stamped(row, stamp) for row in rows.fetchall()]
 
     def abandoned(
-        self, connection: Connection, kinds: Collection[str], *, now: int, limit: int
+        self,
+        connection: Connection,
+        kinds: Collection[str],
+        *,
+        now: int,
+        limit: int,
+        lock: bool = True,
     ) -> list[Sequence[Any]]:
-        rows = connection.execute(
-            self._abandoned, {"kinds": list(kinds), "now": now, "limit": limit}
-        )
+        asked = {"kinds": list(kinds), "now": now, "limit": limit}
+        rows = connection.execute(self._abandoned[lock], asked)
         return list(rows.fetchall())
 
     def change(

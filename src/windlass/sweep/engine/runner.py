@@ -360,6 +360,7 @@ class SweepRunner:
         is_tripped = self.load.is_tripped or gate.is_tripped(self.name)
         if not room or not sources or is_tripped:
             return
+        version = in_flight.plan_version
         allowed = gate.allow(self.name, room)
         runs: list[ItemRun] = []
         for place, each in enumerate(sources):
@@ -369,7 +370,7 @@ class SweepRunner:
             runs[0].is_probe = allowed.is_probe
             for run, moment in zip(runs, allowed.moments, strict=False):
                 run.start_at = moment
-            in_flight.add_items(runs)
+            in_flight.add_items(runs, version=version)
         gate.took(self.name, allowed, len(runs))
 
     def _fail_delayed(self) -> None:
