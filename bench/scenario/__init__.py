@@ -1,8 +1,8 @@
 """Measures of Windlass alone, where there is no peer to set beside it.
 
 Each module here is a command like a system's: it finds its database in
-`BENCH_URL`, an empty folder in `BENCH_TALLY`, takes `--quick` as its one
-option and prints one line of JSON with its figures.
+`BENCH_URL`, the process of its server in `BENCH_SERVER`, an empty folder in
+`BENCH_TALLY`, takes `--quick` as its one option and prints one line of JSON with its figures.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 from bench import command, tally
 from bench.server import Store
+
+SERVER = "BENCH_SERVER"
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,14 @@ def run(scenario: Scenario, store: Store, *, quick: bool) -> dict[str, object]:
     with tempfile.TemporaryDirectory(prefix="windlass-tally-") as folder:
         address = store.create_database(database)
         try:
-            output = command.run(arguments, {"BENCH_URL": address, tally.FOLDER_VARIABLE: folder})
+            output = command.run(
+                arguments,
+                {
+                    "BENCH_URL": address,
+                    SERVER: str(getattr(store, "pid", None) or ""),
+                    tally.FOLDER_VARIABLE: folder,
+                },
+            )
         except command.CommandFailed as failure:
             return {"failure": str(failure)}
         finally:

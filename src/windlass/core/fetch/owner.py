@@ -15,7 +15,7 @@ from itertools import groupby
 from windlass.clock import SECOND, Clock
 from windlass.core.face import Site
 from windlass.core.fetch import store as fetch_store
-from windlass.core.fetch.claim import Claims, FailAsPoison, StartMarks, Rows, Taken, Triage
+from windlass.core.fetch.claim import Claims, FailAsPoison, Rows, StartMarks, Taken, Triage
 from windlass.core.fetch.help import Offers
 from windlass.core.fetch.lane import LaneReader, LaneRules
 from windlass.core.limit.gate import Allowed, Gate
