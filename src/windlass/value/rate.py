@@ -28,7 +28,7 @@ LATE = 80_000
 # Nobody reserves a moment that is further away.
 HORIZON = 1_000_000
 # More is reserved and fetched this long before the last reserved moment.
-IN_TIME = 200_000
+IN_TIME = 300_000
 
 
 def parse_rate(given: str, *, what: str = "rate") -> float:

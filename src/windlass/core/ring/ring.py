@@ -68,7 +68,8 @@ class Mark(Loop):
                 runs = self._long_runs()
                 for worker in {run.task.worker for run in runs}:
                     self._mark(worker, [run for run in runs if run.task.worker == worker])
-        return LOOK_SECONDS
+        # What starts from now on has not run long before then.
+        return LOOK_SECONDS if self._in_flight.running else LONG_SECONDS
 
     def _long_runs(self) -> list[Run]:
         return self._in_flight.long_reads(time.monotonic() - LONG_SECONDS)
