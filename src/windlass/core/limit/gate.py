@@ -528,8 +528,14 @@ class Gate:
                 self.breakers.give_back_probe(name)
 
     def seconds_until(self, kinds: Collection[str]) -> float | None:
-        """Seconds until one of `kinds` may start a row, if only rates or permits hold it back."""
-        waits = (self._seconds_until_one(kind) for kind in kinds if not self._broken(kind))
+        """Seconds until one of `kinds` may start a row, if only rates or permits hold it back.
+
+        Kinds with planned runs count as well: one may lack room just when it was asked.
+        """
+        loads = self.in_flight.loads.items()
+        planned = {name for name, load in loads if load.planned > load.lapsed}
+        asked = (kind for kind in {*kinds, *planned} if not self._broken(kind))
+        waits = map(self._seconds_until_one, asked)
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _seconds_until_one(self, kind: str) -> float | None:
