@@ -289,7 +289,8 @@ def find_program(name: str, *, beside: tuple[str, ...] = (), of: str = "") -> Pa
 
     It is the newest one of the server `of`, if such are wanted.
     """
-    if of and is_newest_wanted():
+    # Old poolers know no prepared statements, which drivers of users take for granted.
+    if of and (is_newest_wanted() or os.environ.get(WHICH) == of):
         return newest_program(name, of=of)
     path = os.pathsep.join((*beside, os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"))
     found = shutil.which(name, path=path)

@@ -165,8 +165,7 @@ def _alone(database: Database, connection: Connection, work: Callable[[Hands], T
     if database.dialect.name == "mysql":
         with _mysql_lock(database, connection):
             return work(MySQLHands(database, connection))
-    with database.engine.connect() as guard, guard.begin():
-        _wait_for_turn(database, guard)
+    with database.engine.connect() as guard, _turn(database, guard):
         return work(PostgreSQLHands(database, connection, guard))
 
 
@@ -190,15 +189,21 @@ def _mysql_lock(database: Database, connection: Connection) -> Iterator[None]:
             connection.execute(text("set session lock_wait_timeout = default"))
 
 
-def _wait_for_turn(database: Database, guard: Connection) -> None:
-    """Take a lock that ends with the guard's transaction: a pooler may be in between.
+@contextmanager
+def _turn(database: Database, guard: Connection) -> Iterator[None]:
+    """Hold a lock that ends with the guard's transaction: a pooler may be in between.
 
     It asks again and again. A statement that waits would have a snapshot, and a concurrent build
-    of an index would never end.
+    of an index would never end. A process that waits has no transaction open: through a pooler it
+    would keep a connection that the one that migrates may need.
     """
     deadline = time.monotonic() + TURN_SECONDS
-    guard.execute(text("set local idle_in_transaction_session_timeout = 0"))
-    while not guard.execute(text(ADVISORY_LOCK)).scalar():
+    while True:
+        with guard.begin():
+            guard.execute(text("set local idle_in_transaction_session_timeout = 0"))
+            if guard.execute(text(ADVISORY_LOCK)).scalar():
+                yield
+                return
         if time.monotonic() > deadline:
             raise _busy(database)
         time.sleep(TURN_PAUSE)
