@@ -8,8 +8,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 VENV ?= .venv
-# Many tests wait, some of them for a process to die: one more than there are cores.
-JOBS ?= 3
+# Many tests wait, some of them for a process to die: two more than there are cores.
+JOBS ?= 4
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 MODULES := console/node_modules/.installed
