@@ -13,14 +13,11 @@ from tests.simulation.mutation import (
 )
 from tests.simulation.stage import Stage
 from windlass.core.fetch import lane
-from windlass.core.fetch.lane import LaneRow, LaneRules
+from windlass.core.fetch.lane import LaneRow
 from windlass.core.fetch.lane_reader import Search
 from windlass.core.finish import finish
 from windlass.core.ring import store as ring_store
 from windlass.core.run import chain
-from windlass.core.run.chain import Chain
-from windlass.core.run.in_flight import InFlight
-from windlass.core.run.ready import Run
 from windlass.value import bucket as lane_value
 
 
@@ -65,30 +62,6 @@ def a_chain_goes_on_after_any_outcome(patch: pytest.MonkeyPatch, stage: Stage) -
     patch.setattr(chain, "Succeeded", object)
 
 
-def a_chain_is_always_fresh(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(Chain, "is_stale", lambda _chain, _now: False)
-
-
-def a_row_that_follows_starts_by_an_old_read(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    def unless_it_follows(in_flight: InFlight, ready: Any, now: float) -> Run | None:
-        with pytest.MonkeyPatch.context() as inner:
-            a_chain_is_always_fresh(inner, stage)
-            return start(in_flight, ready, now)
-
-    start = InFlight._start
-    patch.setattr(InFlight, "_start", unless_it_follows)
-
-
-def what_follows_is_recorded_before_its_predecessor(
-    patch: pytest.MonkeyPatch, stage: Stage
-) -> None:
-    patch.setattr(finish, "in_order", lambda runs: runs)
-
-
-def a_chain_goes_on_when_its_bucket_goes(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(InFlight, "_cut_chains", lambda _in_flight, _load=None: None)
-
-
 def a_lane_is_free_when_the_first_of_its_chain_is(patch: pytest.MonkeyPatch, stage: Stage) -> None:
     def took(search: Search, rows: list[LaneRow], read_at: float) -> None:
         search.taken.append((rows, read_at))
@@ -98,11 +71,10 @@ def a_lane_is_free_when_the_first_of_its_chain_is(patch: pytest.MonkeyPatch, sta
     patch.setattr(Search, "took", took)
 
 
-def rows_that_are_not_due_follow(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(LaneRules, "behind", lambda _rules, _first, rows: iter(rows))
-
-
-# Those that are found within some walks, and those that take many.
+# Those that are found within some walks, and those that take many. Walks rarely meet the moments
+# that the other guards of chains are for: that a chain is fresh for a while only, ends when its
+# bucket or its kind goes, has due rows only, and is recorded in order. Each of them has a test in
+# `tests/core/run/test_chain.py`.
 SOON: list[Mutation] = [
     what_others_run_does_not_count,
     the_newest_goes_first,
@@ -112,13 +84,9 @@ SOON: list[Mutation] = [
     what_runs_is_offered,
     what_has_not_begun_is_kept_when_its_bucket_goes,
     a_chain_goes_on_after_any_outcome,
-    a_chain_is_always_fresh,
     a_lane_is_free_when_the_first_of_its_chain_is,
 ]
 LATER: list[Mutation] = [
     what_is_handed_back_loses_its_place,
     what_still_runs_is_not_marked_when_its_bucket_goes,
-    a_row_that_follows_starts_by_an_old_read,
-    what_follows_is_recorded_before_its_predecessor,
-    a_chain_goes_on_when_its_bucket_goes,
 ]

@@ -227,6 +227,19 @@ def test_a_row_that_follows_and_waits_too_long_for_its_start_is_read_again(
     assert stepper.in_flight.loads["work"].queued == 0
 
 
+def test_a_row_that_is_not_due_does_not_follow(clock, stepper, work):
+    first = work.enqueue("now").id
+    later = work.using(delay="1s").enqueue("later").id
+    clock.advance(10)
+    stepper.fetch()
+
+    assert stepper.run_chain() == [first]
+    stepper.write()
+    assert stepper.run_all() == []
+    clock.advance(SECOND)
+    assert stepper.run_all() == [later]
+
+
 def test_a_chain_goes_on_while_its_read_is_fresh(clock, stepper, rows):
     ids = rows(4)
     stepper.fetch()
