@@ -35,6 +35,7 @@ SCENARIOS = (
     Scenario("sweep", "bench.scenario.sweep", ("postgresql", "mariadb", "mysql", "sqlite")),
     Scenario("follow", "bench.scenario.follow", ("postgresql", "mariadb", "mysql", "sqlite")),
     Scenario("rate", "bench.scenario.rate", ("postgresql", "mariadb", "mysql", "sqlite")),
+    Scenario("lane", "bench.scenario.lane", ("postgresql", "mariadb", "mysql", "sqlite")),
     Scenario("ring", "bench.scenario.ring", ("sqlite",)),
     Scenario("workers", "bench.scenario.workers", ("postgresql", "mariadb", "mysql")),
     Scenario("takeover", "bench.scenario.takeover", ("postgresql",)),

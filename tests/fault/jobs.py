@@ -47,6 +47,14 @@ class Effects:
         finally:
             os.close(file)
 
+    def is_first_death(self) -> bool:
+        """Whether nobody has asked before: of all workers, one dies."""
+        try:
+            os.close(os.open(self.path.with_suffix(".dead"), os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
     def all(self) -> list[Effect]:
         if not self.path.exists():
             return []
@@ -72,6 +80,9 @@ class Jobs:
         self.queued = self.app.task(
             keep=KEEP, max_lost=100, name="queued", lane=lambda seconds, lane: lane
         )(self._queued())
+        self.brisk = self.app.task(
+            keep=KEEP, max_lost=100, name="brisk", lane=lambda lane, is_last: lane
+        )(self._brisk())
         self.block = declared(self._block())
         self.hog = declared(self._hog())
         self.die = declared(self._die())
@@ -120,6 +131,17 @@ class Jobs:
             effects.append("end")
 
         return queued
+
+    def _brisk(self):
+        effects = self.effects
+
+        async def brisk(lane: str, is_last: bool) -> None:
+            effects.append("begin")
+            if is_last and effects.is_first_death():
+                os.kill(os.getpid(), signal.SIGKILL)
+            effects.append("end")
+
+        return brisk
 
     def _block(self):
         effects = self.effects

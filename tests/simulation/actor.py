@@ -23,7 +23,9 @@ class Actor:
         shard = Shard(1, database, stage.clock, faces=FACES, max_payload=app.settings.max_payload)
         shard.numbers = numbers
         settings = WorkerSettings(
-            concurrency=3, lease=app.settings.lease, dead_after=app.settings.dead_after
+            concurrency=stage.concurrency,
+            lease=app.settings.lease,
+            dead_after=app.settings.dead_after,
         )
         self.slot = slot
         self.worker = Worker(

@@ -1,23 +1,35 @@
 """Walks with lanes: rows of a lane run in order, and never too many at once."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
+
+import pytest
 
 from tests.core.ring.late import make_rows
 from tests.simulation.actor import Actor
 from tests.simulation.oracle import Row, Violation
 from tests.simulation.stage import Stage
 from tests.simulation.user import MOST_OPEN_ROWS
-from tests.simulation.world import World
+from tests.simulation.world import Step, World
+from windlass.clock import SECOND
+from windlass.core.run import chain
+from windlass.core.run.chain import Chain, ChainRoom
+from windlass.core.run.in_flight import Capacity
 from windlass.core.run.ready import Run, State
 from windlass.value.bucket import bucket_of_lane, is_holding, lane_number, place_of
-from windlass.value.outcome import Retried, Snoozed
-from windlass.value.task import NewLaneTask
+from windlass.value.outcome import Retried, Snoozed, Succeeded
+from windlass.value.task import Claimed, NewLaneTask
 
 LANES = ("a", "b", "c")
 PER_LANE = {"strict": 1, "passing": 1, "wide": 2}
 HOLD = ("strict", "wide")
+# How often a worker takes rows and runs some at once, so that others follow.
+HASTE = 8.0
+QUICKLY = ("feed", "start", "start", "end", "start")
+# Longer than it is, as steps take long.
+FRESH_SECONDS = 0.2
 PLACE = "select lane_place from windlass_task where id = ?"
 WAITING = """
 select id, due_at, lane_place from windlass_task
@@ -29,9 +41,35 @@ Order = tuple[bool, int, int]
 
 
 class LaneStage(Stage):
-    """The kinds of a walk with lanes."""
+    """The kinds of a walk with lanes.
+
+    Chains have up to 3 rows from the first read on: how many follows from how quick runs are, but
+    here they are as long as the walk is.
+    """
 
     rare_kind = "strict"
+    # Room for the rows that follow others.
+    concurrency = 16
+    chained: Callable[[Sequence[Claimed]], None]
+
+    @contextmanager
+    def open(self) -> Iterator[None]:
+        with super().open(), pytest.MonkeyPatch.context() as patch:
+            room = ChainRoom(longest=3, rows=9, abreast=1)
+            patch.setattr(Capacity, "room_for_chains", lambda _capacity, _kind: room)
+            patch.setattr(chain, "FRESH_SECONDS", FRESH_SECONDS)
+            self._watch_chains(patch)
+            yield
+
+    def _watch_chains(self, patch: pytest.MonkeyPatch) -> None:
+        begin = Chain.__init__
+
+        def watched_chain(chain: Chain, rows: Iterable[Claimed], *, read_at: float) -> None:
+            rows = list(rows)
+            begin(chain, rows, read_at=read_at)
+            self.chained(rows)
+
+        patch.setattr(Chain, "__init__", watched_chain)
 
     def _declare(self) -> None:
         app = self.app
@@ -69,8 +107,20 @@ class LaneWorld(World):
         self._front: dict[tuple[str, str], dict[int, Order]] = {}
         # Rows that were tried and will be tried again, and hold their lane until then.
         self._holding: set[int] = set()
+        # When the read of rows that follow others began, in steps, by worker and row.
+        self._chained: dict[tuple[int, int], int] = {}
+        # When a row last changed, by the clock.
+        self._changed_at: dict[int, int] = {}
+        self._is_ending = False
+        self.followed = 0
         super().__init__(stage, seed)
         stage.taken, stage.accepted = self._note_taken, self._note_accepted
+        stage.chained = self._note_chained
+        self._weights["hasten"] = HASTE
+
+    def _hasten(self, actor: Actor, rng: random.Random) -> None:
+        for name in QUICKLY[: rng.randint(3, len(QUICKLY))]:
+            self._perform(Step(name, actor.slot, rng.getrandbits(32)))
 
     # What users do
 
@@ -80,7 +130,8 @@ class LaneWorld(World):
         name, lane = rng.choice(("strict", "strict", "passing", "wide")), rng.choice(LANES)
         kind = self.stage.kinds[name].using(priority=rng.choice((0, 0, 1)))
         kind = kind.using(lane=lane) if name == "strict" else kind
-        self._note_in(kind.enqueue(lane).id, name, lane)
+        for _ in range(rng.choice((1, 1, 4))):
+            self._note_in(kind.enqueue(lane).id, name, lane)
         return None
 
     def _poison(self, actor: Actor, rng: random.Random) -> bool | None:
@@ -134,6 +185,7 @@ class LaneWorld(World):
     def _note_in(self, number: int, kind: str, lane: str, *, is_poison: bool = False) -> None:
         self.lane_of[number] = kind, lane
         self._changed[number] = self.steps, None
+        self._changed_at[number] = self.clock.now()
         self._note(number, Row(kind, is_poison=is_poison))
 
     # What must hold
@@ -150,19 +202,59 @@ class LaneWorld(World):
         actor = self._stack[-1][0] if self._stack else None
         if where is None or PER_LANE[where[0]] > 1 or actor is None or run.task.lost:
             return
-        began, mine = self._feeding.get(actor.slot, 0), self._order(run)
-        for other, due_at, place in self.stage.ask(WAITING, *where, run.task.started_at):
-            order = not is_holding(place), due_at, other
-            changed = self._changed[other][0]
-            if other != number and order < mine and changed < began and not self._is_begun(other):
+        began = self._feeding.get(actor.slot, 0)
+        if self._is_ending:
+            began = self._chained[run.task.worker, number]
+        for other in self._waiting_before(run):
+            if self._changed[other][0] < began:
                 raise Violation(f"S9 row {number} of lane {where} was taken before {other}")
 
+    def _note_chained(self, rows: Sequence[Claimed]) -> None:
+        """A worker has read rows that may follow another of their lane."""
+        actor = self._stack[-1][0]
+        assert actor is not None
+        for row in rows:
+            self._chained[row.worker, row.id] = self._feeding[actor.slot]
+
+    def _waiting_before(self, run: Run) -> Iterator[int]:
+        """The rows that wait in the lane of a run, come before it, and have not begun."""
+        where, mine = self.lane_of[run.task.id], self._order(run)
+        for other, due_at, place in self.stage.ask(WAITING, *where, run.task.started_at):
+            order = not is_holding(place), due_at, other
+            if other != run.task.id and order < mine and not self._is_begun(other):
+                yield other
+
+    def _end(self, actor: Actor, rng: random.Random) -> bool | None:
+        self._is_ending = True
+        try:
+            return super()._end(actor, rng)
+        finally:
+            self._is_ending = False
+
     def _note_accepted(self, runs: Sequence[Run], accepted: set[int]) -> None:
+        for run in runs:
+            if run.task.id in accepted:
+                self._check_recorded(run, accepted)
         self.oracle._accept(runs, accepted)
         for run in runs:
             if run.task.id in accepted and not isinstance(run.outcome, Snoozed):
                 holds = isinstance(run.outcome, Retried) and run.kind.name in HOLD
                 (self._holding.add if holds else self._holding.discard)(run.task.id)
+
+    def _check_recorded(self, run: Run, accepted: set[int]) -> None:
+        """No outcome is recorded while an earlier row of the lane has begun and is not over."""
+        where = self.lane_of.get(run.task.id)
+        if where is None or PER_LANE[where[0]] > 1:
+            return
+        front = self._front.get(where, {})
+        mine = front.get(run.task.id)
+        for number, order in front.items():
+            row = self.oracle.rows[number]
+            is_over = row.is_ended or row.is_cancelled or number in accepted
+            if mine is not None and order < mine and not is_over:
+                raise Violation(
+                    f"S10 row {run.task.id} of lane {where} is recorded before {number}"
+                )
 
     def _start(self, actor: Actor, rng: random.Random) -> bool | None:
         before = set(map(id, actor.runs))
@@ -189,13 +281,41 @@ class LaneWorld(World):
             # A user has let the row begin anew.
             return
         front, mine = self._front.setdefault(where, {}), self._order(run)
+        # A claim that was taken over is due later, and has its place as before.
+        mine = min(mine, front.get(run.task.id, mine))
         for number, order in list(front.items()):
             row = self.oracle.rows[number]
             if row.is_ended or row.is_cancelled or not self._is_begun(number):
                 del front[number]
-            elif PER_LANE[where[0]] == 1 and number != run.task.id and order < mine:
+            elif (
+                PER_LANE[where[0]] == 1
+                and number != run.task.id
+                and order < mine
+                and not self._has_succeeded_beside(run, number)
+            ):
                 raise Violation(f"S9 row {run.task.id} of lane {where} overtook {number}")
+        if run.before is not None:
+            self._check_fresh(run)
         front[run.task.id] = mine
+
+    def _has_succeeded_beside(self, run: Run, number: int) -> bool:
+        """Whether a row has succeeded in the worker of `run`, which is about to record it."""
+        cycle = self.oracle.rows[number].cycle
+        return any(
+            other.state is State.ENDED
+            and isinstance(other.outcome, Succeeded)
+            and other.task.worker == run.task.worker
+            and self.oracle._taken[other] == cycle
+            for other in self.oracle._begun.get(number, ())
+        )
+
+    def _check_fresh(self, run: Run) -> None:
+        """A row that follows another goes before none that has been there for a while."""
+        self.followed += 1
+        seen_by = self.clock.now() - int(FRESH_SECONDS * SECOND)
+        for other in self._waiting_before(run):
+            if self._changed_at[other] < seen_by:
+                raise Violation(f"S11 row {run.task.id} follows by an old read, before {other}")
 
     def _is_begun(self, number: int) -> bool:
         """Whether a row was started, and nothing is written of its end."""
@@ -213,6 +333,7 @@ class LaneWorld(World):
             now = row.cycle, row.is_cancelled, row.is_ended
             if now != cycle:
                 self._changed[number] = self.steps, now
+                self._changed_at[number] = self.clock.now()
                 if cycle is not None:
                     self._was_written(number)
         self._check_crowds()

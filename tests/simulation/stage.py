@@ -30,6 +30,8 @@ class Stage:
     # What walks are like here; and the kind that some workers do not serve.
     world: Callable[..., Any]
     rare_kind = "rare"
+    # How many runs each worker may have at once.
+    concurrency = 3
 
     def __init__(self) -> None:
         self.clock = ManualClock()

@@ -71,6 +71,39 @@ def test_when_a_worker_is_killed_lanes_keep_their_order(crew):
         assert places == sorted(places)
 
 
+CHAINED_ROWS = 150
+
+
+@pytest.mark.mostly("postgresql")
+def test_when_a_worker_is_killed_in_a_chain_its_rows_are_repeated_in_order(crew):
+    crew.start_many(2, "--concurrency", "20")
+    calls = [
+        {"lane": f"lane-{lane}", "is_last": row == CHAINED_ROWS // 2}
+        for row in range(CHAINED_ROWS)
+        for lane in range(LANES)
+    ]
+    ids = ids_of(crew.jobs.brisk.enqueue_many(calls))
+    crew.wait_done(ids)
+
+    (dead,) = [process.pid for process in crew.processes if not process.is_running]
+    begun = [effect for effect in crew.effects.all() if effect.what == "begin"]
+    repeated = []
+    for lane in range(LANES):
+        places = {number: place for place, number in enumerate(ids[lane::LANES])}
+        of_lane = [effect for effect in begun if effect.task_id in places]
+        by_dead = [places[effect.task_id] for effect in of_lane if effect.pid == dead]
+        by_other = [places[effect.task_id] for effect in of_lane if effect.pid != dead]
+        # Each of them had the rows in order, and none twice.
+        assert by_dead == sorted(set(by_dead))
+        assert by_other == sorted(set(by_other))
+        again = sorted(set(by_dead) & set(by_other))
+        # What is repeated is the end of what the dead one had begun.
+        assert again == by_dead[len(by_dead) - len(again) :]
+        repeated.append(len(again))
+    # Without chains, it is one row of a lane at most.
+    assert max(repeated) > 1
+
+
 @pytest.mark.slow
 def test_a_whole_crew_that_was_killed_is_replaced_without_loss(crew):
     first = crew.start_many(2, "--concurrency", "20")

@@ -26,12 +26,52 @@ from windlass.core.fetch.lane import LaneRow, LaneRules
 from windlass.core.fetch.store import Made
 from windlass.core.limit.gate import Allowed, Gate
 from windlass.core.ring import store as ring_store
+from windlass.core.run.chain import Chain
 from windlass.core.run.ready import Room
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Most, Stamp, Tier, stamped
 from windlass.value.task import Claimed
+
+TAKE_AT_MOST = 1_000
+
+
+@dataclass(frozen=True)
+class DueRules:
+    """Which rows of a worker's kinds may be taken now, and how many of them at once."""
+
+    kinds: Mapping[str, Kind]
+    # A drain visits each item at most once after this time, so that it ends.
+    once_since: int | None
+
+    def is_due(self, tier: Tier, now: int) -> bool:
+        return tier.due_at <= self.until(tier.kind, now)
+
+    def until(self, kind: str, now: int) -> int:
+        """Rows of a kind that are due by then may be taken now."""
+        until = self.kinds[kind].due_until(now)
+        period = self.kinds[kind].period
+        if self.once_since is None or period is None:
+            return until
+        return min(until, self.once_since + period.shortest - 1)
+
+    def seconds_until(self, tier: Tier, now: int) -> float:
+        return max(0, self.kinds[tier.kind].taken_at(tier.due_at) - now) / 1e6
+
+    def most(self, tier: Tier, limit: int, now: int, *, buckets: range | None = None) -> Most:
+        """Up to `limit` rows of a tier that need not run alone."""
+        most = Most(limit, self.until(tier.kind, now), range(self.alone_from(tier.kind)))
+        return most if buckets is None else most._replace(buckets=buckets)
+
+    def batch(self, kind: str) -> int:
+        """How many rows of a kind are taken at once, at most."""
+        period = self.kinds[kind].period
+        return TAKE_AT_MOST if period is None else period.batch
+
+    def alone_from(self, kind: str) -> int:
+        """Rows that were lost this often in a row run alone."""
+        return max(1, self.kinds[kind].max_lost - 1)
 
 
 @dataclass(frozen=True)
@@ -65,6 +105,8 @@ class StartMarks:
     # The rows that probe an open breaker, and the moments at which rows of rated kinds start.
     probes: set[int] = field(default_factory=set)
     starts: dict[int, int] = field(default_factory=dict)
+    # The rows that follow rows of lanes, by the ids of these.
+    chains: dict[int, Chain] = field(default_factory=dict)
 
     def add(self, allowed: Allowed, taken: Sequence[Claimed]) -> None:
         """The gate allowed these rows."""

@@ -232,6 +232,7 @@ class Fetcher(Loop):
             refused=refused,
             starts=marks.starts,
             version=marks.version,
+            chains=marks.chains,
         )
 
 

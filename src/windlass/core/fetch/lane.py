@@ -15,8 +15,9 @@ A row that was tried and will be tried again holds its lane (`on_failure="hold"`
 index is before all others of the lane, so nothing else of the lane starts before it ends. The same
 place has a row that was claimed and returned to the queue with another due time.
 
-Each time that a lane is free, its first row is read again. So a row that was committed late goes
-before later ones that were there already.
+Each time that a lane is free, its first rows are read again. So a row that was committed late goes
+before later ones that were there already. Quick rows behind the first one may follow it in a chain
+(`core/run/chain.py`) before its outcome is committed.
 
 Rows of lanes are never offered to other workers, and never handed off.
 
@@ -26,36 +27,22 @@ They lock the bucket, so that only one of them at a time decides what comes next
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from functools import partial
-from itertools import islice
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from windlass.core.ring import store as ring_store
-from windlass.core.ring.ring import Share
-from windlass.core.run.in_flight import InFlight
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
-from windlass.database.database import Database
 from windlass.database.dialect.base import Dialect, Stamp, stamped
-from windlass.value.bucket import (
-    bucket_of_lane,
-    is_holding,
-    lane_at,
-    numbers_in,
-    owned_with,
-)
+from windlass.value.bucket import is_holding, lane_at, numbers_in
 from windlass.value.status import Status
 from windlass.value.task import Claimed
 
-# How many lanes one step looks at, at least and at most.
+# The place, the due time and the id of a row, by the LANE_COLUMNS.
+ORDER = itemgetter(13, 4, 0)
+# How many lanes one step looks at, at least.
 FEWEST_LANES = 32
-MOST_LANES = 1_000
-# How many steps may find nothing to start before the reader waits for its next look.
-MOST_IN_VAIN = 4
-# Of how many lanes the last turn is known.
-MOST_TURNS = 20_000
 
 
 class LaneRow(NamedTuple):
@@ -75,6 +62,11 @@ class LaneRow(NamedTuple):
         return int(self.columns[4])
 
     @property
+    def flow_id(self) -> int | None:
+        flow_id: int | None = self.columns[10]
+        return flow_id
+
+    @property
     def lane(self) -> int:
         return lane_at(self.place)
 
@@ -91,14 +83,23 @@ def read_lanes(
     dialect: Dialect,
     kind: Kind,
     lanes: Collection[int],
+    *,
+    longest: int = 1,
 ) -> dict[int, LaneState]:
-    """What is in each of these lanes, without lanes that are full or empty."""
+    """What is in each of these lanes, without lanes that are full or empty.
+
+    Up to `longest` rows of each lane in which one runs at a time.
+    """
     most = kind.lanes.per_lane
-    if most == 1:
-        ids = dialect.heads(connection, kind.name, lanes)
-        rows = _rows(dialect.laned(connection, ids))
-        return {row.lane: LaneState([row], set()) for row in rows}
     found: dict[int, LaneState] = {}
+    if most == 1:
+        chains = dialect.chains(connection, kind.name, lanes, most=longest)
+        for row in _rows(sorted(chains, key=ORDER)):
+            lane = lane_at(row.place)
+            if lane not in found:
+                found[lane] = LaneState([], set())
+            found[lane].waiting.append(row)
+        return found
     for lane in lanes:
         running = dialect.lane_rows(connection, kind.name, lane, status=Status.RUNNING, limit=most)
         # As many may be in flight, with nothing written.
@@ -146,6 +147,16 @@ class LaneRules(NamedTuple):
             free -= 1
         return NextRows(chosen, due_at, some_alone)
 
+    def behind(self, first: LaneRow, rows: Sequence[LaneRow]) -> Iterator[LaneRow]:
+        """Those of the next rows of a lane, in order, that may follow its `first` at once."""
+        if is_holding(first.place) or first.lost_in_a_row:
+            return
+        for row in rows:
+            is_simple = row.batch is None and not row.lost_in_a_row and row.flow_id is None
+            if not is_simple or row.due_at > self.due_until:
+                return
+            yield row
+
 
 class NextRows(NamedTuple):
     """The rows of a lane that may start, when others become due, and whether one must run alone."""
@@ -153,180 +164,6 @@ class NextRows(NamedTuple):
     rows: list[LaneRow]
     due_at: int | None
     some_alone: bool
-
-
-class LanesOfKind:
-    """What a worker knows of the lanes of one kind."""
-
-    def __init__(self) -> None:
-        # The rows of each lane that were read and are in flight.
-        self.held: dict[int, set[int]] = {}
-        # Lanes that may have a row to start, in the order in which they are looked at.
-        self.again: dict[int, None] = {}
-        # The number of the lane where the next step begins.
-        self.cursor = 0
-        # Steps in a row that found no row, and whether there is none behind the cursor.
-        self.in_vain = 0
-        self.is_done = False
-        self.found_some = False
-        # When each lane had its last turn, counted in turns.
-        self.turns: dict[int, int] = {}
-        self.turn = 0
-
-    def refresh(self, known: set[int], *, fair: bool) -> None:
-        """Forget rows that are no longer in flight: their lanes may start another."""
-        freed = [lane for lane, ids in self.held.items() if not ids <= known]
-        for lane in freed:
-            self.held[lane] &= known
-            if not self.held[lane]:
-                del self.held[lane]
-            if not fair:
-                self.again[lane] = None
-        if freed and fair:
-            # Its next turn is when the others had theirs.
-            self.look_again()
-
-    def in_turn(self, chosen: list[LaneRow], limit: int) -> None:
-        """Sort rows so that lanes whose last turn is longest ago come first, and note the turns."""
-        chosen.sort(key=lambda row: self.turns.get(row.lane, 0))
-        if len(self.turns) > MOST_TURNS:
-            self.turns.clear()
-        for row in chosen[:limit]:
-            self.turn += 1
-            self.turns[row.lane] = self.turn
-
-    def look_again(self) -> None:
-        self.in_vain, self.is_done = 0, False
-
-    def start_over(self) -> None:
-        self.look_again()
-        self.cursor = 0
-
-    def wrapped(self, *, fair: bool) -> None:
-        """All lanes were looked at; lanes take turns while there are some to start."""
-        self.cursor = 0
-        self.is_done = not (fair and self.found_some)
-        self.found_some = False
-
-
-class LaneReader:
-    """Reads the first rows of the lanes in a worker's own buckets."""
-
-    def __init__(self, database: Database, in_flight: InFlight) -> None:
-        self._database = database
-        self._dialect = database.dialect
-        self._in_flight = in_flight
-        self._lanes: defaultdict[str, LanesOfKind] = defaultdict(LanesOfKind)
-        # When the first of the rows that lanes were seen to wait for becomes due.
-        self.next_due: int | None = None
-        # Whether a lane waits for a row that must run alone.
-        self.some_alone = False
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether a lane may be free when an outcome is written."""
-        return any(lanes.held for lanes in self._lanes.values())
-
-    def look_again(self) -> None:
-        """Go through the lanes again."""
-        self.next_due, self.some_alone = None, False
-        for lanes in self._lanes.values():
-            lanes.look_again()
-
-    def start_over(self) -> None:
-        """Go through all lanes, from the first."""
-        for lanes in self._lanes.values():
-            lanes.start_over()
-
-    def take(self, rules: LaneRules, limit: int, share: Share, *, thorough: bool) -> list[LaneRow]:
-        """Up to `limit` rows that may start; nothing is written.
-
-        `thorough`: look at all lanes, however many have nothing to start.
-        """
-        kind = rules.kind
-        lanes, fair = self._lanes[kind.name], kind.lanes.fair
-        lanes.refresh(self._in_flight.rows.ids, fair=fair)
-        taken: list[LaneRow] = []
-        while lanes.again and len(taken) < limit:
-            some = list(islice(lanes.again, MOST_LANES))
-            for lane in some:
-                del lanes.again[lane]
-            ours = [lane for lane in some if _is_in(share, lane)]
-            taken += self._start(rules, lanes, ours, limit - len(taken))
-            if len(some) < MOST_LANES:
-                break
-        while len(taken) < limit and not lanes.is_done:
-            if not thorough and lanes.in_vain >= MOST_IN_VAIN:
-                break
-            step = self._next_lanes(kind, lanes, limit - len(taken), share)
-            most = kind.lanes.per_lane
-            free = [lane for lane in step if len(lanes.held.get(lane, ())) < most]
-            found = self._start(rules, lanes, free, limit - len(taken))
-            taken += found
-            lanes.found_some |= bool(found)
-            lanes.in_vain = 0 if found else lanes.in_vain + 1
-        return taken
-
-    def _next_lanes(self, kind: Kind, lanes: LanesOfKind, wanted: int, share: Share) -> list[int]:
-        """The next lanes with waiting rows, from where the last step ended."""
-        limit = min(MOST_LANES, max(FEWEST_LANES, 2 * wanted))
-        for buckets in share.runs:
-            numbers = numbers_in(buckets)
-            if lanes.cursor >= numbers.stop:
-                continue
-            places = range(2 * max(lanes.cursor, numbers.start), 2 * numbers.stop)
-            found, are_all = self._database.read(
-                partial(self._dialect.lanes, kind=kind.name, places=places, limit=limit)
-            )
-            some = list(dict.fromkeys(map(lane_at, found)))
-            lanes.cursor = numbers.stop if are_all else some[-1] + 1
-            if some:
-                return some
-        lanes.wrapped(fair=kind.lanes.fair)
-        return []
-
-    def _start(
-        self, rules: LaneRules, lanes: LanesOfKind, looked: Sequence[int], limit: int
-    ) -> list[LaneRow]:
-        """The first rows of these lanes that may start, at most `limit`."""
-        if not looked:
-            return []
-        kind = rules.kind
-        self._in_flight.rows.begin_read()
-        states = self._database.read(
-            lambda connection: read_lanes(connection, self._dialect, kind, looked)
-        )
-        known, let_go = self._in_flight.rows.ids, self._in_flight.rows.let_go()
-        chosen: list[LaneRow] = []
-        for lane, state in states.items():
-            held = lanes.held.get(lane, set()) | {
-                row.id for row in state.waiting if row.id in known
-            }
-            found = rules.next_of(state, held)
-            self._note(found)
-            rows = [row for row in found.rows if row.id not in let_go]
-            if len(rows) < len(found.rows):
-                # The read saw the old state of a row that has ended: look once more.
-                lanes.again[lane] = None
-            chosen += rows
-        if kind.lanes.fair:
-            lanes.in_turn(chosen, limit)
-        else:
-            chosen.sort(key=lambda row: (row.due_at, row.id))
-        for row in chosen[:limit]:
-            lanes.held.setdefault(row.lane, set()).add(row.id)
-        lanes.again.update((row.lane, None) for row in chosen[limit:])
-        return chosen[:limit]
-
-    def _note(self, found: NextRows) -> None:
-        self.some_alone |= found.some_alone
-        if found.due_at is not None:
-            self.next_due = min(found.due_at, self.next_due or found.due_at)
-
-
-def _is_in(share: Share, lane: int) -> bool:
-    bucket = owned_with(bucket_of_lane(lane))
-    return any(bucket in run for run in share.runs)
 
 
 def claim_rows(

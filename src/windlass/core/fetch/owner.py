@@ -15,9 +15,19 @@ from itertools import groupby
 from windlass.clock import SECOND, Clock
 from windlass.core.face import Site
 from windlass.core.fetch import store as fetch_store
-from windlass.core.fetch.claim import Claims, FailAsPoison, Rows, StartMarks, Taken, Triage
+from windlass.core.fetch.claim import (
+    TAKE_AT_MOST,
+    Claims,
+    DueRules,
+    FailAsPoison,
+    Rows,
+    StartMarks,
+    Taken,
+    Triage,
+)
 from windlass.core.fetch.help import Offers
-from windlass.core.fetch.lane import LaneReader, LaneRules
+from windlass.core.fetch.lane import LaneRules
+from windlass.core.fetch.lane_reader import LaneReader
 from windlass.core.limit.gate import Allowed, Gate
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.ring import Ring, Share
@@ -26,10 +36,9 @@ from windlass.core.run.ready import Room
 from windlass.core.task.kind import Kind
 from windlass.core.task.store import lane as lane_store
 from windlass.database.connection import Connection
-from windlass.database.dialect.base import ENDLESS, Most, Stamp, Tier, stamped
+from windlass.database.dialect.base import ENDLESS, Most, Stamp, Tier
 from windlass.value.task import Claimed
 
-TAKE_AT_MOST = 1_000
 RESCUE_AT_MOST = 500
 LOOK_AGAIN_AFTER = 0.25
 PROBE_AGAIN_AFTER = 1.0
@@ -50,43 +59,6 @@ OFFERS = -(1 << 15) - 1
 LANES = -1
 # Reading past the lanes of a kind to rows without one may take up to this part of the time.
 PAST_LANES = 0.05
-
-
-@dataclass(frozen=True)
-class DueRules:
-    """Which rows of a worker's kinds may be taken now, and how many of them at once."""
-
-    kinds: Mapping[str, Kind]
-    # A drain visits each item at most once after this time, so that it ends.
-    once_since: int | None
-
-    def is_due(self, tier: Tier, now: int) -> bool:
-        return tier.due_at <= self.until(tier.kind, now)
-
-    def until(self, kind: str, now: int) -> int:
-        """Rows of a kind that are due by then may be taken now."""
-        until = self.kinds[kind].due_until(now)
-        period = self.kinds[kind].period
-        if self.once_since is None or period is None:
-            return until
-        return min(until, self.once_since + period.shortest - 1)
-
-    def seconds_until(self, tier: Tier, now: int) -> float:
-        return max(0, self.kinds[tier.kind].taken_at(tier.due_at) - now) / 1e6
-
-    def most(self, tier: Tier, limit: int, now: int, *, buckets: range | None = None) -> Most:
-        """Up to `limit` rows of a tier that need not run alone."""
-        most = Most(limit, self.until(tier.kind, now), range(self.alone_from(tier.kind)))
-        return most if buckets is None else most._replace(buckets=buckets)
-
-    def batch(self, kind: str) -> int:
-        """How many rows of a kind are taken at once, at most."""
-        period = self.kinds[kind].period
-        return TAKE_AT_MOST if period is None else period.batch
-
-    def alone_from(self, kind: str) -> int:
-        """Rows that were lost this often in a row run alone."""
-        return max(1, self.kinds[kind].max_lost - 1)
 
 
 @dataclass(eq=False)
@@ -367,7 +339,7 @@ class OwnersRead(Claims):
 
         self._tiers, self._offered, present = self._database.read(look)
         if self._laned and self._lanes is None:
-            self._lanes = LaneReader(self._database, self._in_flight)
+            self._lanes = LaneReader(self._database, self._in_flight, self._clock)
         if self._lanes is not None:
             self._lanes.look_again()
         self._read_past = {
@@ -420,15 +392,21 @@ class OwnersRead(Claims):
                         # Run the rows already taken. The next call meets the error again.
                         return tasks
                     raise
-                if len(taken) == limit:
+                count = len(taken) + self._behind(taken)
+                if count >= limit:
                     more.add(tier.kind)
-                left[tier.kind] -= len(taken)
-                budget -= len(taken)
+                left[tier.kind] -= count
+                budget -= count
                 tasks += taken
         helper = self._helper_of_others()
         if helper is not None:
             helper.fetched(all_of=left.keys() - more, some_of=more)
         return tasks
+
+    def _behind(self, taken: Collection[Claimed]) -> int:
+        """How many rows of lanes follow these."""
+        chains = self._marks.chains
+        return sum([len(chains[row.id]) for row in taken if row.id in chains]) if chains else 0
 
     def _offers(self, kinds: Collection[str]) -> list[Tier]:
         """A tier for each kind that had offers at the last look."""
@@ -495,14 +473,11 @@ class OwnersRead(Claims):
         """The first rows of lanes: read, or claimed if they may have killed their last owner."""
         assert self._lanes is not None
         rules, share = self._lane_rules(kind, alone=alone), self._share
-        rows = self._lanes.take(rules, limit, share, thorough=self._once or alone)
-        careful = [row for row in rows if alone or row.due_at <= share.careful_to]
-        taken: list[Claimed] = []
-        if careful:
-            taken += self._rows.claim_lane_rows(careful, self._stamp())
-        now = self._clock.now()
-        read = Stamp(None, share.worker, now, now)
-        taken += [stamped(row.columns, read) for row in rows if row not in careful]
+        found = self._lanes.take(rules, limit, share, alone=alone, thorough=self._once or alone)
+        taken = found.read
+        if found.careful:
+            taken = self._rows.claim_lane_rows(found.careful, self._stamp()) + taken
+        self._marks.chains |= found.chains
         owners = self._ring.strangers.get(kind)
         if owners and len(taken) < limit:
             taken += self._claim_foreign_lanes(rules, limit - len(taken), owners)

@@ -16,6 +16,7 @@ from windlass.core.finish.callback import Callbacks, has_callbacks
 from windlass.core.finish.store import MINUTE, FailureRow, Group, LogRow, OverloadRow, PoisonAlert
 from windlass.core.limit.gate import Gate, Move
 from windlass.core.loop import Loop
+from windlass.core.run.chain import in_order
 from windlass.core.run.log import RunLog
 from windlass.core.run.ready import Run
 from windlass.core.task.kind import Kind
@@ -141,10 +142,9 @@ class Finish(Loop):
                 self._write_together(part)
 
     def _write_together(self, runs: Sequence[Run]) -> None:
-        if not runs:
-            return
+        runs = _in_order(runs)
         if any(run.is_locked for run in runs):
-            runs = self._unlocked(runs)
+            runs = _in_order(self._unlocked(runs))
         try:
             if runs:
                 self._store(runs)
@@ -155,7 +155,7 @@ class Finish(Loop):
             if not self._database.dialect.is_locked(problem):
                 raise
             # Another transaction, for example a trigger's, has locked some of the rows.
-            free = self._unlocked(runs)
+            free = _in_order(self._unlocked(runs))
             if free:
                 self._store(free)
 
@@ -273,6 +273,11 @@ def _holding(runs: Sequence[Run], accepted: Collection[int]) -> list[int]:
         and run.kind.lanes.holds
         and run.task.id in accepted
     ]
+
+
+def _in_order(runs: Sequence[Run]) -> Sequence[Run]:
+    """The runs without those that must wait for the outcome of another one of their lane."""
+    return in_order(runs) if any(run.before is not None for run in runs) else runs
 
 
 def _tries(run: Run) -> dict[str, object]:

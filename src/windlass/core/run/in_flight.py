@@ -16,6 +16,7 @@ from types import MappingProxyType
 from typing import TypeVar
 
 from windlass import telemetry
+from windlass.core.run.chain import Chain, ChainRoom, chain_room
 from windlass.core.run.known import EndedRuns, KnownRows
 from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import (
@@ -43,6 +44,7 @@ MOST_AHEAD = 2_000
 MOST_ENDED = 2_000
 NOTHING: Mapping[int, Exception] = MappingProxyType({})
 NO_STARTS: Mapping[int, int] = MappingProxyType({})
+NOTHING_BEHIND: Mapping[int, Chain] = MappingProxyType({})
 
 
 class InFlight:
@@ -88,6 +90,8 @@ class InFlight:
         self.plan_version = 0
         # Whether the fetcher waits until an outcome is written, because lanes are busy.
         self.waits_for_lanes = False
+        # Whether a run may have rows of its lane behind it, and whether such rows were forgotten.
+        self.has_chains = self.wakes_for_lanes = False
         # They wake the runners of async or sync handlers, the finish, the fetcher and the pacer.
         self._on_queued = on_queued
         self._on_ended = on_ended
@@ -109,12 +113,14 @@ class InFlight:
         refused: Mapping[int, Exception] = NOTHING,
         starts: Mapping[int, int] = NO_STARTS,
         version: int | None = None,
+        chains: Mapping[int, Chain] = NOTHING_BEHIND,
     ) -> None:
         """Queue rows that were just taken.
 
         Rows in `probes` probe an open breaker; rows in `refused` fail with that error, without a
         call of the handler; rows in `starts` start at that moment. If a rate has changed since
         `version`, they need another moment: claimed rows wait for one, others are read again.
+        Rows in `chains` have rows of their lane behind them.
         """
         woken: set[bool] = set()
         with self.lock:
@@ -134,11 +140,14 @@ class InFlight:
                         self.rows.add(run)
                         self.queues.put_lapsed(run)
                     continue
+                if chains:
+                    run.chain = chains.get(task.id)
                 self.rows.add(run)
                 self.queues.put(run)
                 woken.add(run.kind.is_async)
             if woken:
                 self.speed.begin()
+                self.has_chains |= bool(chains)
         for is_async in woken:
             self._on_queued(is_async)
         if starts:
@@ -231,6 +240,9 @@ class InFlight:
                 self._on_ended()
             if self.is_hungry:
                 self._on_hungry()
+        if self.wakes_for_lanes:
+            self.wakes_for_lanes = False
+            self._on_hungry()
         return run
 
     def renew(self, good_until: float) -> None:
@@ -298,6 +310,7 @@ class InFlight:
         """
         with self.lock:
             load = self.loads[kind]
+            self._cut_chains(load)
             if not load.queued:
                 return []
             gone = self.queues.drop(
@@ -310,8 +323,12 @@ class InFlight:
             return [run.task for run in gone if run.keeper is None]
 
     def forget_reads(self, is_meant: Callable[[Claimed], bool]) -> None:
-        """Forget the rows that were read, have not started, and are meant."""
+        """Forget the rows that were read, have not started, and are meant.
+
+        Forgets the rows behind all that have started, too: they are read again.
+        """
         with self.lock:
+            self._cut_chains()
             self.rows.forget(self.queues.drop(lambda run: run.task.is_read and is_meant(run.task)))
 
     def trim(self, kind: str, most: int) -> list[Claimed]:
@@ -321,6 +338,7 @@ class InFlight:
         """
         with self.lock:
             load = self.loads[kind]
+            self._cut_chains(load)
             if load.queued <= most:
                 return []
             last = [run for run in self.queues if run.load is load][most:]
@@ -345,6 +363,7 @@ class InFlight:
     def drop_queued(self) -> int:
         """Forget all queued rows; in the database they stay ours until we leave."""
         with self.lock:
+            self._cut_chains()
             dropped = self.queues.drop(lambda _run: True)
             self.rows.forget(dropped)
             return len(dropped)
@@ -383,6 +402,11 @@ class InFlight:
             # The heartbeat is late: other workers may have these rows.
             return None
         run = ready.take()
+        while run is not None and run.before is not None and run.chain is not None:
+            if not run.chain.is_stale(now):
+                break
+            self._let_go(run)
+            run = ready.take()
         if run is None:
             return None
         load = run.load
@@ -414,7 +438,36 @@ class InFlight:
         if run.keeper is not None:
             run.keeper.landed(run)
             return False
+        if run.chain is not None:
+            self._go_on(run, run.chain, now)
         return self.ended.add(run, now)
+
+    def _go_on(self, run: Run, chain: Chain, now: float) -> None:
+        """Let the next row of a lane follow `run`, which has ended; or forget those behind it."""
+        run.chain = None
+        if chain.goes_on_after(run, now) and self._belongs_to(run.task.worker):
+            follower = Run(chain.take(), run.load)
+            follower.chain, follower.before = chain, run
+            self.rows.add(follower)
+            self.queues.put_first(follower)
+
+    def _let_go(self, run: Run) -> None:
+        """Forget a run that was about to start, and those behind it: their lane is read again."""
+        run.state, run.chain = State.GONE, None
+        load = run.load
+        load.queued -= 1
+        load.give_back_permits()
+        if load.budget is not None:
+            load.budget.give_back(self, load.kind.name)
+        self.rows.forget([run])
+        self.wakes_for_lanes = self.waits_for_lanes
+
+    def _cut_chains(self, load: KindLoad | None = None) -> None:
+        """Forget the rows behind those that have started, of one kind or of all."""
+        if self.has_chains:
+            for run in self.running.values():
+                if load is None or run.load is load:
+                    run.chain = None
 
     def made_room(self) -> None:
         """Wake the runners: a run ended elsewhere, or permits came, so others may start."""
@@ -462,7 +515,7 @@ class Capacity:
             apart = sum(
                 load.planned if load.has_rows else load.queued for load in flight.loads.values()
             )
-            queued = len(flight.queues) - apart
+            queued = len(flight.queues) - apart + self._behind()
             speed = sum(load.per_second for load in flight.loads.values())
             free = self._free() - queued
             total = free + int(speed * AHEAD_SECONDS)
@@ -477,6 +530,23 @@ class Capacity:
             # What is planned starts later, and takes no room from the others.
             total += sum(room[name] for name, load in flight.loads.items() if load.is_planned)
             return Room(total, {name: count for name, count in room.items() if count > 0})
+
+    def room_for_chains(self, kind: str) -> ChainRoom | None:
+        """How many rows of lanes of a kind could start soon, some behind others."""
+        flight = self._in_flight
+        with flight.lock:
+            load = flight.loads[kind]
+            return chain_room(load, load.queued + self._behind(load))
+
+    def _behind(self, load: KindLoad | None = None) -> int:
+        """How many rows of lanes, of one kind or of all, wait until the one before has ended."""
+        flight = self._in_flight
+        if not flight.has_chains:
+            return 0
+        held = (*flight.queues, *flight.running.values())
+        chained = [run for run in held if run.chain is not None]
+        flight.has_chains = bool(chained)
+        return sum([len(run.chain or ()) for run in chained if load is None or run.load is load])
 
     def room_for_items(self, kind: str) -> int:
         """How many more items of a sweep could start soon."""

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from windlass.core.face import Site
+from windlass.core.run.chain import Chain
 from windlass.core.run.gauge import Gauge
 from windlass.core.run.plan import StartPlan
 from windlass.core.run.trip import Trip
@@ -156,6 +157,8 @@ class KindLoad:
         # How many had ended at the last measurement, and how long those ran that ended since.
         self.ended_before = 0
         self.run_seconds = 0.0
+        # How long a run took at the last measurement.
+        self.seconds_of_a_run: float | None = None
 
     def limits(self, own: int | None, concurrency: int) -> None:
         """Run at most `own` at once, or up to the worker's `concurrency` if that is None."""
@@ -279,6 +282,8 @@ class Speedometer:
             if load.run_seconds:
                 # A long run may end just after a measurement began.
                 speed = min(speed, load.limit * ended / load.run_seconds)
+            if ended:
+                load.seconds_of_a_run = load.run_seconds / ended
             load.ended_before, load.run_seconds = load.ended, 0.0
             load.per_second += (speed - load.per_second) * (weight if load.per_second else 1.0)
 
@@ -325,8 +330,10 @@ class Run:
     """One claimed row on its way through the worker."""
 
     __slots__ = (
+        "before",
         "began",
         "callback_tries",
+        "chain",
         "deadline",
         "error",
         "has_lane",
@@ -360,6 +367,9 @@ class Run:
         self.kind = load.kind
         self.has_lane = task.bucket >= BUCKETS
         self.state = State.QUEUED
+        # The rows of its lane that may follow it, and the run that it has followed.
+        self.chain: Chain | None = None
+        self.before: Run | None = None
         # The moment that a rate reserved for its start, on the monotonic clock in microseconds.
         self.start_at: int | None = None
         self.began = 0.0
@@ -456,13 +466,21 @@ class ReadyQueue:
         self.queued = 0
 
     def put(self, run: Run) -> None:
+        self._queue_of(run).append(run)
+        self.queued += 1
+
+    def put_first(self, run: Run) -> None:
+        """Let a run start before its equals."""
+        self._queue_of(run).appendleft(run)
+        self.queued += 1
+
+    def _queue_of(self, run: Run) -> deque[Run]:
         rank = (-run.task.priority, not run.load.is_rated, run.kind.name)
         queue = self.queues.get(rank)
         if queue is None:
             queue = self.queues[rank] = deque()
             insort(self.order, rank, key=lambda each: each[:2])
-        queue.append(run)
-        self.queued += 1
+        return queue
 
     def take(self) -> Run | None:
         """The first run whose kind may start one more."""
@@ -545,6 +563,11 @@ class Queues:
         run.load.queued += 1
         self.plan = self.plan or StartPlan()
         self.plan.put_lapsed(run)
+
+    def put_first(self, run: Run) -> None:
+        """Let a run start before its equals."""
+        run.load.queued += 1
+        (self.asyncs if run.kind.is_async else self.syncs).put_first(run)
 
     def release(self, now: int, *, room: int) -> set[bool]:
         """Let planned runs start whose moment has come; returns which runners to wake."""

@@ -28,6 +28,7 @@ class LaneStatements(ABC):
     """What a dialect does with lanes, by the words that it has for other rows, too."""
 
     lane_hint = ""
+    chains_text = sql.CHAINS
     lock: str
     to_json: str
     unless_there: str
@@ -54,7 +55,7 @@ class LaneStatements(ABC):
         )
         self._lanes = self.often(sql.LANES.format(hint=self.lane_hint))
         lanes = self.rows("lanes", held=int, place=int)
-        self._heads = self.often(sql.HEADS.format(rows=lanes, hint=self.lane_hint))
+        self._chains = self.often(self.chains_text.format(rows=lanes, hint=self.lane_hint))
         self._lane_rows = self.often(sql.LANE_ROWS.format(hint=self.lane_hint))
 
     def insert_laned(self, executor: Executor, rows: Sequence[NewLaneTask]) -> set[int]:
@@ -90,11 +91,16 @@ class LaneStatements(ABC):
             found.update(connection.scalars(text(" union all ".join(parts)), asked))
         return found
 
-    def heads(self, connection: Connection, kind: str, numbers: Collection[int]) -> list[int]:
-        """The first waiting row of each of these lanes of which none runs; their ids."""
+    def chains(
+        self, connection: Connection, kind: str, numbers: Collection[int], *, most: int
+    ) -> list[Sequence[Any]]:
+        """The LANE_COLUMNS of the first waiting rows of each of these lanes of which none runs.
+
+        At most `most` of each lane, in no order.
+        """
         lanes = [{"held": 2 * number, "place": 2 * number + 1} for number in numbers]
-        found = connection.scalars(self._heads, {"kind": kind, "lanes": encode(lanes).decode()})
-        return [number for number in found if number is not None]
+        asked = {"kind": kind, "lanes": encode(lanes).decode(), "most": most}
+        return list(connection.execute(self._chains, asked).fetchall())
 
     def lane_rows(
         self, connection: Connection, kind: str, number: int, *, status: int, limit: int

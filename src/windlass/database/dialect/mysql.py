@@ -60,10 +60,11 @@ AT_PLACES = """
 select lane_place, id from windlass_task {hint}
 where kind = :kind and status = :status and lane_place in ({places}) and due_at is not null
 """
-FIRST_AT = """(
-    select id from windlass_task {hint}
-    where kind = :kind and status = 0 and lane_place = {place} and due_at is not null
-    order by due_at, id limit 1
+FIRST_OF_LANE = f"""(
+    select {sql.LANE_COLUMNS} from windlass_task {LANE_HINT}
+    where kind = :kind and status = 0 and lane_place between {{first}} and {{last}}
+      and due_at is not null
+    order by lane_place, due_at, id limit {{most}}
 )"""
 LANES_AT_ONCE = 100
 Picked = tuple[int, str, str | None, int, int, str, int, int, int | None, int, int | None]
@@ -288,26 +289,31 @@ class MySQL(Dialect):
             asked["first"] = chunk[-1] + 1
         return list(found)[:limit], False
 
-    def heads(self, connection: Connection, kind: str, numbers: Collection[int]) -> list[int]:
+    def chains(
+        self, connection: Connection, kind: str, numbers: Collection[int], *, most: int
+    ) -> list[Sequence[Any]]:
         given = list(numbers)
-        found: list[int] = []
+        found: list[Sequence[Any]] = []
         for begin in range(0, len(given), LANES_AT_ONCE):
-            found += self._heads_of(connection, kind, given[begin : begin + LANES_AT_ONCE])
+            some = given[begin : begin + LANES_AT_ONCE]
+            found += self._chains_of(connection, kind, some, most=most)
         return found
 
-    def _heads_of(self, connection: Connection, kind: str, numbers: list[int]) -> list[int]:
-        both = [place for number in numbers for place in (2 * number, 2 * number + 1)]
-        running = self._at_places(connection, kind, both, status=1)
+    def _chains_of(
+        self, connection: Connection, kind: str, numbers: list[int], *, most: int
+    ) -> list[Sequence[Any]]:
+        places = [place for number in numbers for place in (2 * number, 2 * number + 1)]
+        running = self._at_places(connection, kind, places, status=1)
         busy = {place >> 1 for place, _ in running}
-        free = [number for number in numbers if number not in busy]
-        held = self._at_places(connection, kind, [2 * number for number in free], status=0)
-        holding = {place >> 1: row for place, row in held}
-        others = [number for number in free if number not in holding]
-        if not others:
-            return list(holding.values())
-        parts = (FIRST_AT.format(hint=self.lane_hint, place=2 * number + 1) for number in others)
-        first = connection.scalars(text(" union all ".join(parts)), {"kind": kind})
-        return [*holding.values(), *first]
+        parts = [
+            FIRST_OF_LANE.format(first=2 * number, last=2 * number + 1, most=most)
+            for number in numbers
+            if number not in busy
+        ]
+        if not parts:
+            return []
+        statement = text(" union all ".join(parts))
+        return list(connection.execute(statement, {"kind": kind}).fetchall())
 
     def _at_places(
         self, connection: Connection, kind: str, places: list[int], *, status: int

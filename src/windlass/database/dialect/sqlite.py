@@ -62,6 +62,12 @@ where id in (
 returning id
 """
 
+# It has no lateral join; by this the list of lanes stays outside.
+CHAINS = f"""
+select {sql.LANE_COLUMNS} from {{rows}} cross join windlass_task as t
+where t.id in ({sql.FIRST_OF_LANE.replace("{columns}", "h.id")}) and {sql.FREE_LANE}
+"""
+
 
 class Turn:
     """Lets one transaction write at a time. A nested one would deadlock, so it is an error."""
@@ -122,6 +128,7 @@ class SQLite(Dialect):
 
     hint = "indexed by windlass_task_due"
     lane_hint = "indexed by windlass_task_lane"
+    chains_text = CHAINS
     lock = ""
     greatest = "max"
     change_text, visit_text, remove_text = CHANGE, VISIT, REMOVE

@@ -133,23 +133,18 @@ HAS_LANES = """select * from (
     order by lane_place limit 1
 ) as kind_{index}"""
 
-_FIRST_AT = """(
-    select h.id from windlass_task h {{hint}}
-    where h.kind = :kind and h.status = 0 and h.lane_place = {place} and h.due_at is not null
-    order by h.due_at, h.id limit 1
-)"""
-_NONE_RUNS_AT = """not exists (
-    select 1 from windlass_task r {{hint}}
-    where r.kind = :kind and r.status = 1 and r.lane_place = {place} and r.due_at is not null
-)"""
-
-
-# The first row of each lane of which none runs: the row that holds the lane, or else the first in
+# The first rows of each lane of which none runs: the row that holds the lane, and then others in
 # the order of due times.
-HEADS = f"""
-select coalesce({_FIRST_AT.format(place="lanes.held")}, {_FIRST_AT.format(place="lanes.place")})
-from {{rows}}
-where {_NONE_RUNS_AT.format(place="lanes.held")} and {_NONE_RUNS_AT.format(place="lanes.place")}
+FREE_LANE = """not exists (
+    select 1 from windlass_task r {hint}
+    where r.kind = :kind and r.status = 1 and r.lane_place between lanes.held and lanes.place
+      and r.due_at is not null
+)"""
+FIRST_OF_LANE = """
+    select {columns} from windlass_task h {hint}
+    where h.kind = :kind and h.status = 0 and h.lane_place between lanes.held and lanes.place
+      and h.due_at is not null
+    order by h.lane_place, h.due_at, h.id limit :most
 """
 
 # The waiting and running rows of one lane: those that hold it, and the first others.
@@ -161,6 +156,11 @@ order by due_at, id limit :limit
 
 # What a worker must know of a row of a lane, after its COLUMNS.
 LANE_COLUMNS = f"{COLUMNS}, lost_in_a_row, batch, lane_place"
+CHAINS = f"""
+select {LANE_COLUMNS} from {{rows}}
+cross join lateral ({FIRST_OF_LANE.replace("{columns}", LANE_COLUMNS)}) as first
+where {FREE_LANE}
+"""
 LANED = f"select {LANE_COLUMNS} from windlass_task where id {{ids}} and status = 0 {{lock}}"
 
 # The new values of a row, t, from the list of changes.

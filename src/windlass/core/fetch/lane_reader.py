@@ -1,0 +1,341 @@
+"""Reads the first rows of the lanes in a worker's own buckets.
+
+It goes through the lanes with a cursor, and looks again at those that have become free. Of a lane
+in which one row runs at a time it may take several: the first, and the chain of those behind it.
+How many follows from what could start while the read is fresh, and from how many rows lanes had at
+the last reads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from functools import partial
+from itertools import islice
+from math import inf
+from typing import NamedTuple
+
+from windlass.clock import Clock
+from windlass.core.fetch.lane import (
+    FEWEST_LANES,
+    LaneRow,
+    LaneRules,
+    LaneState,
+    NextRows,
+    read_lanes,
+)
+from windlass.core.ring.ring import Share
+from windlass.core.run.chain import Chain, ChainRoom
+from windlass.core.run.in_flight import InFlight
+from windlass.core.task.kind import Kind
+from windlass.database.database import Database
+from windlass.database.dialect.base import Stamp, stamped
+from windlass.value.bucket import LaneTerms, bucket_of_lane, lane_at, numbers_in, owned_with
+from windlass.value.task import Claimed
+
+# How many lanes one step looks at, at most.
+MOST_LANES = 1_000
+# How many steps may find nothing to start before the reader waits for its next look.
+MOST_IN_VAIN = 4
+# Of how many lanes the last turn is known.
+MOST_TURNS = 20_000
+# The least number of rows of a lane that a step expects.
+LEAST_DEPTH = 0.05
+
+
+class LanesOfKind:
+    """What a worker knows of the lanes of one kind."""
+
+    def __init__(self) -> None:
+        # The rows of each lane that were read and are in flight, or follow one that is.
+        self.held: dict[int, Collection[int]] = {}
+        # Lanes that may have a row to start, in the order in which they are looked at.
+        self.again: dict[int, None] = {}
+        # The number of the lane where the next step begins.
+        self.cursor = 0
+        # Steps in a row that found no row, and whether there is none behind the cursor.
+        self.in_vain = 0
+        self.is_done = False
+        self.found_some = False
+        # How many rows to start a lane had at the last reads, up to the length of a chain.
+        self.depth = 1.0
+        # When each lane had its last turn, counted in turns.
+        self.turns: dict[int, int] = {}
+        self.turn = 0
+
+    def refresh(self, known: set[int], terms: LaneTerms) -> None:
+        """Forget rows that are no longer in flight: their lanes may start another."""
+        if terms.per_lane == 1:
+            # Of a chain at least one is in flight until it ends.
+            freed = [lane for lane, ids in self.held.items() if known.isdisjoint(ids)]
+        else:
+            freed = [lane for lane, ids in self.held.items() if not known.issuperset(ids)]
+        for lane in freed:
+            left = known.intersection(self.held.pop(lane))
+            if left:
+                self.held[lane] = left
+            if not terms.fair:
+                self.again[lane] = None
+        if freed and terms.fair:
+            # Its next turn is when the others had theirs.
+            self.look_again()
+
+    def found(self, rows: int, lanes: int) -> None:
+        """A read found as many rows to start, and others behind them, in so many lanes."""
+        self.depth = max(LEAST_DEPTH, (self.depth + rows / lanes) / 2)
+
+    def in_turn(self, chosen: list[LaneRow], limit: int) -> None:
+        """Sort rows so that lanes whose last turn is longest ago come first, and note the turns."""
+        chosen.sort(key=lambda row: self.turns.get(row.lane, 0))
+        if len(self.turns) > MOST_TURNS:
+            self.turns.clear()
+        for row in chosen[:limit]:
+            self.turn += 1
+            self.turns[row.lane] = self.turn
+
+    def look_again(self) -> None:
+        self.in_vain, self.is_done = 0, False
+
+    def start_over(self) -> None:
+        self.look_again()
+        self.cursor = 0
+
+    def wrapped(self, *, fair: bool) -> None:
+        """All lanes were looked at; lanes take turns while there are some to start."""
+        self.cursor = 0
+        self.is_done = not (fair and self.found_some)
+        self.found_some = False
+
+
+class TakenOfLanes(NamedTuple):
+    """Rows that may start: those that must be claimed first, and others; with what follows these.
+
+    The rows that follow are by the id of the first.
+    """
+
+    careful: list[LaneRow]
+    read: list[Claimed]
+    chains: dict[int, Chain]
+
+
+class Search:
+    """One look for rows of lanes of a kind, as far as it has come."""
+
+    def __init__(
+        self,
+        rules: LaneRules,
+        lanes: LanesOfKind,
+        limit: int,
+        share: Share,
+        room: ChainRoom | None,
+    ) -> None:
+        self.rules = rules
+        self.lanes = lanes
+        self.share = share
+        # Lists of rows that follow each other, with the time of their read.
+        self.taken: list[tuple[list[LaneRow], float]] = []
+        # How many more rows may start; and how many of one lane.
+        self.left = limit if room is None else min(limit, room.rows)
+        self._longest = 1 if room is None else max(1, min(room.longest, limit // room.abreast))
+
+    @property
+    def at_once(self) -> int:
+        """How many lanes one read looks at: as many as have the rows that are wanted."""
+        if self._longest == 1:
+            return min(MOST_LANES, max(FEWEST_LANES, 2 * self.left))
+        return min(MOST_LANES, 1 + int(self.left / min(self.lanes.depth, self._longest)))
+
+    def length(self, lanes: int) -> int:
+        """How many rows of each lane to read: a few times as many as there were before."""
+        return max(1, min(self._longest, 4 * self.left // lanes))
+
+    def behind(
+        self, first: LaneRow, rows: Sequence[LaneRow], *, unless: Collection[int]
+    ) -> list[LaneRow]:
+        """The rows that follow the first one of a lane."""
+        behind: list[LaneRow] = []
+        for row in islice(self.rules.behind(first, rows), max(0, self.left - 1)):
+            if row.id in unless:
+                break
+            behind.append(row)
+        return behind
+
+    def took(self, rows: list[LaneRow], read_at: float) -> None:
+        self.taken.append((rows, read_at))
+        self.left -= len(rows)
+        ids = [row.id for row in rows]
+        held = self.lanes.held.get(rows[0].lane)
+        self.lanes.held[rows[0].lane] = ids if held is None else [*held, *ids]
+
+    def result(self, now: int, *, careful_to: float) -> TakenOfLanes:
+        """What was taken; nothing follows rows that were due by `careful_to`."""
+        stamp = Stamp(None, self.share.worker, now, now)
+        careful: list[LaneRow] = []
+        read: list[Claimed] = []
+        chains: dict[int, Chain] = {}
+        for rows, read_at in self.taken:
+            if rows[0].due_at <= careful_to:
+                careful.append(rows[0])
+                continue
+            first, *behind = [stamped(row.columns, stamp) for row in rows]
+            read.append(first)
+            if behind:
+                chains[first.id] = Chain(behind, read_at=read_at)
+        return TakenOfLanes(careful, read, chains)
+
+
+class LaneReader:
+    """Reads the first rows of the lanes in a worker's own buckets."""
+
+    def __init__(self, database: Database, in_flight: InFlight, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._dialect = database.dialect
+        self._in_flight = in_flight
+        self._lanes: defaultdict[str, LanesOfKind] = defaultdict(LanesOfKind)
+        # When the first of the rows that lanes were seen to wait for becomes due.
+        self.next_due: int | None = None
+        # Whether a lane waits for a row that must run alone.
+        self.some_alone = False
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a lane may be free when an outcome is written."""
+        return any(lanes.held for lanes in self._lanes.values())
+
+    def look_again(self) -> None:
+        """Go through the lanes again."""
+        self.next_due, self.some_alone = None, False
+        for lanes in self._lanes.values():
+            lanes.look_again()
+
+    def start_over(self) -> None:
+        """Go through all lanes, from the first."""
+        for lanes in self._lanes.values():
+            lanes.start_over()
+
+    def take(
+        self, rules: LaneRules, limit: int, share: Share, *, alone: bool, thorough: bool
+    ) -> TakenOfLanes:
+        """Up to `limit` rows that may start; nothing is written.
+
+        `thorough`: look at all lanes, however many have nothing to start. `alone`: the rows must
+        run alone.
+        """
+        kind = rules.kind
+        lanes = self._lanes[kind.name]
+        lanes.refresh(self._in_flight.rows.ids, kind.lanes)
+        search = Search(rules, lanes, limit, share, None if alone else self._chain_room(kind))
+        if not kind.lanes.fair:
+            # Lanes that were not looked at yet get half of the room.
+            self._look_again_at(search, search.left if lanes.is_done else search.left // 2)
+        self._look_on(search, thorough=thorough)
+        if not kind.lanes.fair:
+            self._look_again_at(search, search.left)
+        return search.result(self._clock.now(), careful_to=inf if alone else share.careful_to)
+
+    def _chain_room(self, kind: Kind) -> ChainRoom | None:
+        if kind.lanes.per_lane > 1 or kind.lanes.fair:
+            return None
+        return self._in_flight.capacity.room_for_chains(kind.name)
+
+    def _look_again_at(self, search: Search, limit: int) -> None:
+        """Start rows of lanes that have become free."""
+        again, most = search.lanes.again, search.left - limit
+        while again and search.left > most:
+            at_once = search.at_once
+            some = list(islice(again, at_once))
+            for lane in some:
+                del again[lane]
+            self._start(search, [lane for lane in some if _is_in(search.share, lane)])
+            if len(some) < at_once:
+                break
+
+    def _look_on(self, search: Search, *, thorough: bool) -> None:
+        """Start rows of lanes behind the cursor."""
+        lanes, most = search.lanes, search.rules.kind.lanes.per_lane
+        while search.left > 0 and not lanes.is_done:
+            if not thorough and lanes.in_vain >= MOST_IN_VAIN:
+                break
+            step = self._next_lanes(search)
+            free = [lane for lane in step if len(lanes.held.get(lane, ())) < most]
+            found = self._start(search, free)
+            lanes.found_some |= found
+            lanes.in_vain = 0 if found else lanes.in_vain + 1
+
+    def _next_lanes(self, search: Search) -> list[int]:
+        """The next lanes with waiting rows, from where the last step ended."""
+        lanes, kind = search.lanes, search.rules.kind
+        for buckets in search.share.runs:
+            numbers = numbers_in(buckets)
+            if lanes.cursor >= numbers.stop:
+                continue
+            places = range(2 * max(lanes.cursor, numbers.start), 2 * numbers.stop)
+            found, are_all = self._database.read(
+                partial(self._dialect.lanes, kind=kind.name, places=places, limit=search.at_once)
+            )
+            some = list(dict.fromkeys(map(lane_at, found)))
+            lanes.cursor = numbers.stop if are_all else some[-1] + 1
+            for lane in some:
+                lanes.again.pop(lane, None)
+            if some:
+                return some
+        lanes.wrapped(fair=kind.lanes.fair)
+        return []
+
+    def _start(self, search: Search, looked: Sequence[int]) -> bool:
+        """Take the first rows of these lanes that may start; returns whether there were any."""
+        if not looked or search.left < 1:
+            search.lanes.again.update(dict.fromkeys(looked))
+            return False
+        kind, longest = search.rules.kind, search.length(len(looked))
+        self._in_flight.rows.begin_read()
+        read_at = time.monotonic()
+        states = self._database.read(
+            lambda connection: read_lanes(connection, self._dialect, kind, looked, longest=longest)
+        )
+        known, let_go = self._in_flight.rows.ids, self._in_flight.rows.let_go()
+        chosen = self._choose(search, states, known, let_go)
+        found = sum([len(states[row.lane].waiting) for row in chosen])
+        search.lanes.found(found, len(looked))
+        for first in chosen:
+            rows = [first]
+            if longest > 1:
+                rows += search.behind(first, states[first.lane].waiting[1:], unless=let_go)
+            if search.left > 0:
+                search.took(rows, read_at)
+            else:
+                search.lanes.again[first.lane] = None
+        return bool(chosen)
+
+    def _choose(
+        self, search: Search, states: dict[int, LaneState], known: set[int], let_go: set[int]
+    ) -> list[LaneRow]:
+        """The rows of lanes that may start, in the order in which they should."""
+        lanes = search.lanes
+        chosen: list[LaneRow] = []
+        for lane, state in states.items():
+            held = known.intersection([row.id for row in state.waiting])
+            found = search.rules.next_of(state, held.union(lanes.held.get(lane, ())))
+            self._note(found)
+            rows = [row for row in found.rows if row.id not in let_go]
+            if len(rows) < len(found.rows):
+                # The read saw the old state of a row that has ended: look once more.
+                lanes.again[lane] = None
+            chosen += rows
+        if search.rules.kind.lanes.fair:
+            lanes.in_turn(chosen, search.left)
+        else:
+            chosen.sort(key=lambda row: (row.due_at, row.id))
+        return chosen
+
+    def _note(self, found: NextRows) -> None:
+        self.some_alone |= found.some_alone
+        if found.due_at is not None:
+            self.next_due = min(found.due_at, self.next_due or found.due_at)
+
+
+def _is_in(share: Share, lane: int) -> bool:
+    bucket = owned_with(bucket_of_lane(lane))
+    return any(bucket in run for run in share.runs)

@@ -1,0 +1,112 @@
+"""Chains: rows of one lane that were read together, and run one after the other.
+
+Without a chain, the next row of a lane is read when the outcome of the last one is committed: a
+lane does one row per group commit. With a chain, the next row starts as soon as the last one has
+succeeded. The outcomes wait for the group commit in their order, and none is written before that
+of the row before it.
+
+A chain ends with the first run that does anything but succeed, and with everything that takes back
+what has not started: a pause, a bucket that changes hands, a worker that stops. It is also only
+good for a moment after its read. Then the rows that have not started are forgotten, and the lane
+is read again when what has started is written down. So a row that is committed late, cancelled or
+removed is seen a moment later than without a chain.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from windlass.value.outcome import Succeeded
+from windlass.value.task import Claimed
+
+if TYPE_CHECKING:
+    from windlass.core.run.ready import KindLoad, Run
+
+# How long after its read a row behind the first one may start.
+FRESH_SECONDS = 0.1
+# Of that time, how much a chain should take.
+PLANNED_PART = 0.5
+LONGEST_CHAIN = 64
+# At least so many lanes are served side by side.
+FEWEST_ABREAST = 8
+
+
+class Chain:
+    """The rows of a lane behind a run, in their order. Used under the lock of `InFlight`."""
+
+    __slots__ = ("_fresh_until", "_rows")
+
+    def __init__(self, rows: Iterable[Claimed], *, read_at: float) -> None:
+        self._rows = deque(rows)
+        self._fresh_until = read_at + FRESH_SECONDS
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def is_stale(self, now: float) -> bool:
+        """Whether none of its rows may start any more."""
+        return now > self._fresh_until
+
+    def take(self) -> Claimed:
+        """The next row."""
+        return self._rows.popleft()
+
+    def goes_on_after(self, run: Run, now: float) -> bool:
+        """Whether the next row may start, now that `run` has ended."""
+        return (
+            bool(self._rows)
+            and isinstance(run.outcome, Succeeded)
+            and run.on_finish is None
+            and run.kept is None
+            and not self.is_stale(now)
+        )
+
+
+class ChainRoom(NamedTuple):
+    """How long chains may be, how many rows to take in all, and from how many lanes at least."""
+
+    longest: int
+    rows: int
+    abreast: int
+
+
+def chain_room(load: KindLoad, waiting: int) -> ChainRoom | None:
+    """What a kind could start while a read is fresh, if `waiting` rows of it are before that.
+
+    None for kinds whose runs are held back by more than the number of runners, that take long, or
+    whose rows may not be lost: they have no chains.
+    """
+    seconds = load.seconds_of_a_run
+    if seconds is None or load.is_rated or load.is_frail:
+        return None
+    if load.pools or load.trips or load.gauges:
+        return None
+    longest = min(LONGEST_CHAIN, int(FRESH_SECONDS * PLANNED_PART / max(seconds, 1e-6)))
+    rows = int(load.per_second * FRESH_SECONDS * PLANNED_PART)
+    # As many runs are under way at any moment as last from one start to the next.
+    abreast = FEWEST_ABREAST + int(2 * load.per_second * seconds)
+    if longest < 2 or rows < 2 * abreast:
+        return None
+    return ChainRoom(longest, max(0, rows - waiting), abreast)
+
+
+def in_order(runs: Sequence[Run]) -> Sequence[Run]:
+    """The runs without those that come after one whose outcome is neither written nor among them.
+
+    Those wait, as locked rows do if the one before is locked.
+    """
+    kept: list[Run] = []
+    among: set[int] = set()
+    for run in runs:
+        before = run.before
+        if before is not None:
+            if before.outcome is None:
+                run.before = None
+            elif id(before) not in among:
+                run.is_locked = before.is_locked
+                continue
+        among.add(id(run))
+        kept.append(run)
+    return kept
