@@ -39,14 +39,16 @@ ALIKE = ("mariadb", "mysql")
 TURNS = tuple(("sqlite", server) for server in SERVERS)
 ALONE = [("sqlite",)] * len(TURNS)
 ALL, HALF, QUARTER = TURNS, (*TURNS, *ALONE), (*TURNS, *ALONE * 3)
+EIGHTH = (*TURNS, *ALONE * 7)
 # By turns: on which databases the tests below a folder run often. The innermost folder decides;
 # tests of other folders run on all databases.
 OFTEN_ON = {
     "store": (ENGINES,),
     **dict.fromkeys(("fault", "story", "migration", "testing"), ALL),
     "ledger": HALF,
-    **dict.fromkeys(("core", "operate", "watch", "cli", "web"), QUARTER),
-    **dict.fromkeys(("rolling", "control", "sweep", "flow", "external"), QUARTER),
+    "core": QUARTER,
+    **dict.fromkeys(("operate", "watch", "cli", "web"), EIGHTH),
+    **dict.fromkeys(("rolling", "control", "sweep", "flow", "external"), EIGHTH),
 }
 
 # How long an example takes is the machine's affair.
@@ -104,8 +106,8 @@ def by_turns(engines: Collection[str], often: Collection[str], config: pytest.Co
 def often_on(test: pytest.Item) -> Collection[str]:
     """The databases on which a test is not a slow one.
 
-    What is about the engine and not about its SQL runs on SQLite, and all, half or a quarter of it
-    on one of the servers, by turns. The slow run has all of it on all of them.
+    What is about the engine and not about its SQL runs on SQLite, and all, half, a quarter or an
+    eighth of it on one of the servers, by turns. The slow run has all of it on all of them.
     """
     if test.get_closest_marker("everywhere"):
         return ENGINES

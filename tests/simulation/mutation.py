@@ -100,7 +100,9 @@ def a_lapsed_claim_is_anybodys(patch: pytest.MonkeyPatch, stage: Stage) -> None:
     dialect: Any = stage.app.database.dialect
     lapsed = ABANDONED.replace("where left_at is not null", "where left_at is not null or 1")
 
-    def abandoned(connection: Any, kinds: Any, *, now: int, limit: int) -> list[Any]:
+    def abandoned(
+        connection: Any, kinds: Any, *, now: int, limit: int, lock: bool = True
+    ) -> list[Any]:
         listed, parameters = dialect.texts(kinds)
         statement = text(lapsed.format(hint=dialect.hint, lock="", kinds=listed))
         asked = {"now": now, "limit": limit, **parameters}
