@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
@@ -32,11 +32,13 @@ from windlass.core.task.hook import (
 from windlass.core.task.kind import (
     NO_LANES,
     CronOptions,
+    Declared,
     Kind,
     Options,
     Registry,
     TaskOptions,
     make_kind,
+    names_of,
     optional_duration,
     takes,
 )
@@ -156,11 +158,16 @@ class App(Switching, Alerting):
         self.flow = FlowDeclarer(self.registry, self.flows)
         self.flow_template = Templates(self.fleet, self.registry, self.flow)
         self.external = Externals(self, self.fleet, self.registry)
-        # Every worker runs these, whichever kinds it serves: holds of stock lapse, alerts arrive.
-        lapse = lapse_kind(lambda: [(shard.database, shard.clock) for shard in self.fleet.shards])
         self.watching = Watching(optional_duration(late_after, "late_after"))
+        self.own_kinds = self._make_own_kinds()
+        # The kinds that a plain `drain()` runs. Tests leave out crons and sweeps.
+        self.drained: Callable[[], Mapping[str, Kind]] = partial(self.registry.chosen, None)
+
+    def _make_own_kinds(self) -> dict[str, Kind]:
+        """What every worker runs, whatever it serves: holds of stock lapse, alerts arrive."""
+        lapse = lapse_kind(lambda: [(shard.database, shard.clock) for shard in self.fleet.shards])
         deliver = delivery_kind(self.watching, self.fleet, self.submit)
-        self.own_kinds = {kind.name: kind for kind in (lapse, deliver)}
+        return {kind.name: kind for kind in (lapse, deliver)}
 
     # Declaring
 
@@ -232,13 +239,15 @@ class App(Switching, Alerting):
         many: bool = False,
         key_only: bool = False,
         steal: bool = True,
+        auto: bool = True,
         **options: Unpack[SweepOptions],
     ) -> Callable[[Callable[P, R]], Sweep[P, R]]:
         """Declare a function that is called with each row of a source, round after round.
 
-        Workers discover it and process the source in ranges. The next round begins `redo` after
-        the last one ended; with None there is only one round. With `many` the function gets lists
-        of up to `batch` rows, with `key_only` the key instead of the row.
+        Workers discover it and process the source in ranges. The first round begins by itself, the
+        next one `redo` after the last one ended; with None there is only one. With `auto=False`
+        only `start()` begins a round. With `many` the function gets lists of up to `batch` rows,
+        with `key_only` the key instead of the row.
         """
         terms = make_sweep(
             source,
@@ -249,6 +258,7 @@ class App(Switching, Alerting):
             many=many,
             key_only=key_only,
             steal=steal,
+            auto=auto,
         )
         made = Options(
             face="sweep", has_rows=False, check=check_takes_a_row, face_terms=terms, **options
@@ -433,10 +443,21 @@ class App(Switching, Alerting):
             concurrency=concurrency or self.settings.concurrency,
             until_idle=until_idle,
         )
-        own = self.own_kinds
-        if until_idle and not self.watching.channels:
-            own = {name: kind for name, kind in own.items() if name != DELIVER}
-        chosen = {**self.registry.chosen(list(kinds or [])), **own}
+        chosen = {**self.registry.chosen(list(kinds or [])), **self._own_for(settings)}
+        return self._serving(chosen, settings, shards)
+
+    def _own_for(self, settings: WorkerSettings) -> dict[str, Kind]:
+        own = dict(self.own_kinds)
+        if settings.until_idle and not self.watching.channels:
+            del own[DELIVER]
+        return own
+
+    def _serving(
+        self,
+        chosen: Mapping[str, Kind],
+        settings: WorkerSettings,
+        shards: Sequence[str] | None = None,
+    ) -> AnyWorker:
         served = dict.fromkeys(self.fleet.named(name) for name in shards or ())
         if self.fleet.single is None:
             served = served or dict.fromkeys(self.fleet.shards)
@@ -460,19 +481,24 @@ class App(Switching, Alerting):
         homes = homes_of(self.fleet, shard, [kind])
         return Worker(shard, self.registry, {kind.name: kind}, settings, homes=homes)
 
-    def drain(self) -> None:
+    def drain(self, *, kinds: Iterable[str | Declared] | None = None) -> None:
         """Run everything that is due now, in this process; for tests and scripts.
 
-        Tasks that are due later stay. Handlers run as they do in a worker.
+        With `kinds`, declared ones or their names, it runs only those. Tasks that are due later
+        stay. Handlers run as they do in a worker.
         """
         if _has_loop():
             raise WindlassError("drain() was called in an event loop; use await app.adrain() there")
-        asyncio.run(self.adrain())
+        asyncio.run(self.adrain(kinds=kinds))
 
-    async def adrain(self) -> None:
+    async def adrain(self, *, kinds: Iterable[str | Declared] | None = None) -> None:
         """`drain`, awaited; async handlers run on the calling event loop."""
+        named = None if kinds is None else self.registry.chosen(names_of(kinds, "drain"))
         await twin(self.prepare)
-        await self.worker(until_idle=True).run()
+        settings = replace(self.settings, until_idle=True)
+        if named is None:
+            named = {**await twin(self.drained), **self._own_for(settings)}
+        await self._serving(named, settings).run()
 
     amigrate = awaited(migrate)
 

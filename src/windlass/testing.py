@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -34,7 +35,7 @@ from windlass import telemetry
 from windlass.app import App
 from windlass.clock import ManualClock, from_datetime, to_datetime
 from windlass.errors import BadArgument, BadInput
-from windlass.operate.scratch import Lender, make_lender
+from windlass.operate.scratch import Lender, begun, make_lender
 from windlass.operate.task import operate
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import encode_value
@@ -93,9 +94,10 @@ def borrowed(app: App, databases: Sequence[str], clock: clocks.Clock | None) -> 
     """`app` on these databases and by this clock; afterwards it is as it was.
 
     Meanwhile the databases say which workers are alive: a test needs neither etcd nor ZooKeeper.
-    The app forgets what it remembered of runs and templates.
+    The app forgets what it remembered of runs and templates. A plain `drain()` leaves out crons
+    and sweeps, unless the test enqueued or started them.
     """
-    settings, database, own_clock = app.settings, app.database, app.clock
+    settings, database, own_clock, drained = app.settings, app.database, app.clock, app.drained
     lent = App(
         *databases,
         clock=clock,
@@ -106,13 +108,14 @@ def borrowed(app: App, databases: Sequence[str], clock: clocks.Clock | None) -> 
     own = app.fleet.exchange(lent)
     app.settings = replace(settings, members=None)
     app.database, app.clock = lent[0].database, lent[0].clock
+    app.drained = _begun_by_test(app)
     _forget(app)
     try:
         yield app
     finally:
         app.close()
         app.fleet.exchange(own)
-        app.settings, app.database, app.clock = settings, database, own_clock
+        app.settings, app.database, app.clock, app.drained = settings, database, own_clock, drained
         _forget(app)
 
 
@@ -209,6 +212,7 @@ def windlass_app(
             yield app
         return
     app = App(*windlass_databases, clock=windlass_clock)
+    app.drained = _begun_by_test(app)
     yield app
     app.close()
 
@@ -235,21 +239,27 @@ def assert_enqueued(windlass_app: App) -> Callable[..., Enqueued]:
 def drain(windlass_app: App) -> Callable[..., None]:
     """`drain()` runs everything that is due, and fails the test if a task failed for good.
 
-    With `may_fail=True` the test goes on. Within an event loop, await `windlass_app.adrain()`.
+    Crons and sweeps take part only if the test enqueued or started them, or names them:
+    `drain(kinds=["nightly"])` runs only those. With `may_fail=True` the test goes on. Within an
+    event loop, await `windlass_app.adrain()`.
     """
 
-    def run(*, may_fail: bool = False) -> None:
+    def run(*, kinds: Any = None, may_fail: bool = False) -> None:
         __tracebackhide__ = True
         failed: list[telemetry.Event] = []
         stop = telemetry.subscribe(lambda event: _keep_failure(event, failed))
         try:
-            windlass_app.drain()
+            windlass_app.drain(kinds=kinds)
         finally:
             stop()
         if failed and not may_fail:
             raise AssertionError("\n".join(_told(windlass_app, event) for event in failed))
 
     return run
+
+
+def _begun_by_test(app: App) -> Any:
+    return partial(begun, app.fleet, app.registry, app.sweeps.listing)
 
 
 def _forget(app: App) -> None:

@@ -1,6 +1,7 @@
 """A sweep whose declaration names another source, while a round over the old one runs."""
 
 from contextlib import closing
+from string import ascii_lowercase
 
 import pytest
 
@@ -11,8 +12,11 @@ from windlass import App, Keys
 from windlass.sweep.engine import round as rounds
 
 
+PAIRS = [a + b for a in ascii_lowercase for b in ascii_lowercase]
+
+
 class Letters:
-    """Letters, which lie between no two numbers."""
+    """Pairs of letters, which lie between no two numbers."""
 
     name = "letters"
 
@@ -23,9 +27,7 @@ class Letters:
         return None
 
     def read(self, after, upto, limit):
-        found = [
-            x for x in "abcdefghijklmnopqrstuvwxyz" if x > (after or "") and x <= (upto or "z")
-        ]
+        found = [pair for pair in PAIRS if (after or "") < pair <= (upto or "zz")]
         return [(each, each) for each in found[:limit]]
 
 
@@ -72,7 +74,7 @@ def test_workers_with_two_declarations_do_not_take_a_sweep_from_each_other(
     monkeypatch.setattr(rounds, "OTHERS_SECONDS", 2.0)
     old, new = App(database_url), App(database_url)
     before, after = [], []
-    declare(old, before, source=Letters(), ranges=3, rate="5/s")
+    declare(old, before, source=Letters(), ranges=3, rate="50/s")
     offer = declare(new, after, source=Keys(1, 10_000), ranges=3, rate="50/s")
 
     with closing(old), closing(new), serving(old) as worker:

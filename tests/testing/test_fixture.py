@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from windlass import App, BadArgument, BadInput, Status, TaskFailed, UnknownKind
+from windlass import App, BadArgument, BadInput, Csv, Keys, Status, TaskFailed, UnknownKind
 from windlass.testing import borrowed, enqueued
 
 
@@ -169,3 +169,68 @@ def test_two_shards_are_borrowed_as_two(database_url, second_database_url, tmp_p
         app.drain()
         assert {ref.status() for ref in refs} == {Status.SUCCEEDED}
     app.close()
+
+
+@pytest.fixture
+def shop(windlass_app):
+    """An app with a cron and a sweep whose file is missing; what the cron did."""
+    did = []
+
+    @windlass_app.cron("0 4 * * *")
+    def nightly() -> None:
+        did.append("report")
+
+    @windlass_app.sweep(Csv("missing.csv", key="code"))
+    def import_products(row: dict[str, str]) -> None: ...
+
+    @windlass_app.task
+    def send_mail(to: str) -> None:
+        did.append(to)
+
+    return did
+
+
+def test_crons_and_sweeps_take_no_part_in_other_tests(windlass_app, windlass_clock, drain, shop):
+    drain()
+    windlass_clock.advance("1d")
+    drain()
+
+    assert shop == []
+    assert windlass_app.alerts() == []
+
+
+def test_a_cron_that_is_named_runs(windlass_clock, drain, shop):
+    drain()
+    windlass_clock.advance("1d")
+
+    drain(kinds=["nightly"])
+
+    assert shop == ["report"]
+
+
+def test_a_cron_that_the_test_enqueues_runs(windlass_app, drain):
+    did = []
+
+    @windlass_app.cron("0 4 * * *")
+    def nightly() -> None:
+        did.append("report")
+
+    nightly.enqueue()
+    drain()
+
+    assert did == ["report"]
+
+
+def test_a_sweep_that_the_test_starts_runs(windlass_app, drain):
+    seen = []
+
+    @windlass_app.sweep(Keys(1, 5), ranges=1)
+    def offer(number: int) -> None:
+        seen.append(number)
+
+    drain()
+    assert seen == []
+    offer.start()
+    drain()
+
+    assert sorted(seen) == [1, 2, 3, 4, 5]

@@ -1,13 +1,29 @@
-"""Databases for tests: migrated, lent to one test after the other, and removed at the end."""
+"""For tests: databases that are lent to one test after the other, and what a drain runs there."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
+from windlass.core.shard.fleet import Fleet
+from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.database.database import normalise
 from windlass.database.scratch import Lender, ScratchFiles, ScratchServer
+from windlass.operate.task import operate
+from windlass.value.status import Status
+from windlass.value.task import TaskFilter
 
-__all__ = ["Lender", "make_lender"]
+__all__ = ["Lender", "begun", "make_lender"]
+
+
+class Round(Protocol):
+    """How far a sweep is."""
+
+    @property
+    def sweep(self) -> str: ...
+    @property
+    def is_running(self) -> bool: ...
 
 
 def make_lender(url: str | None, folder: Path) -> Lender:
@@ -15,3 +31,26 @@ def make_lender(url: str | None, folder: Path) -> Lender:
     if url is None or normalise(url).get_backend_name() == "sqlite":
         return ScratchFiles(folder)
     return ScratchServer(url)
+
+
+def begun(
+    fleet: Fleet, registry: Registry, sweeps: Callable[[Iterable[Kind]], Sequence[Round]]
+) -> dict[str, Kind]:
+    """All kinds but those that begin by themselves: crons and sweeps that no one has begun.
+
+    A cron is begun by a task of its kind that was enqueued, a sweep by its `start()`.
+    """
+    running = {each.sweep for each in sweeps(registry.kinds.values()) if each.is_running}
+    return {
+        name: kind
+        for name, kind in {**registry.kinds, **registry.own}.items()
+        if name in running or (kind.face != "sweep" and not _only_stands(fleet, kind))
+    }
+
+
+def _only_stands(fleet: Fleet, kind: Kind) -> bool:
+    """Whether a kind is a cron of which nothing waits but its standing row."""
+    if kind.schedule is None:
+        return False
+    waiting = TaskFilter(kind=kind.name, status=Status.WAITING)
+    return all(row.key == CRON_KEY for row in operate.listing(fleet, waiting, limit=2))

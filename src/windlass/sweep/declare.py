@@ -35,6 +35,7 @@ def make_sweep(
     many: bool,
     key_only: bool,
     steal: bool,
+    auto: bool,
 ) -> SweepTerms:
     """How a source is swept, or an error that names the option that is wrong."""
     if not isinstance(source, SweepSource):
@@ -44,6 +45,11 @@ def make_sweep(
         )
     if not _is_ranges(ranges):
         raise BadDeclaration(f"sweep: ranges={ranges!r} is not a number from 1 to {MOST_RANGES}")
+    if redo is not None and not auto:
+        raise BadDeclaration(
+            f"sweep: redo={redo!r} begins rounds by itself, and auto=False begins none; "
+            "leave one of them out"
+        )
     return SweepTerms(
         source=source,
         ranges=ranges,
@@ -53,6 +59,7 @@ def make_sweep(
         many=bool(many),
         key_only=bool(key_only),
         steal=bool(steal),
+        auto=bool(auto),
     )
 
 

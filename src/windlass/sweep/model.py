@@ -48,7 +48,10 @@ class RangeOrder(Enum):
 
 @dataclass(frozen=True)
 class SweepTerms:
-    """What a sweep declares. `redo` is in microseconds; None stops it after one round."""
+    """What a sweep declares. `redo` is in microseconds; None stops it after one round.
+
+    Without `auto` only `start()` begins a round.
+    """
 
     source: SweepSource
     ranges: int
@@ -58,6 +61,7 @@ class SweepTerms:
     many: bool = False
     key_only: bool = False
     steal: bool = True
+    auto: bool = True
 
 
 def hash_of(key: str) -> str:
@@ -445,7 +449,7 @@ def sweep_why(row: SweepRow | None, found: Iterable[Range], now: int) -> str:
         is_owned = any(each.batch is not None for each in found)
         return "running" if is_owned else "waiting for a worker"
     if row.due_at is None:
-        return "ended; start() begins another round"
+        return "ended; start() begins another round" if row.round else "start() begins a round"
     return "the next round is due" if row.due_at <= now else "waiting for the next round"
 
 

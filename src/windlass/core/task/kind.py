@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, TypedDict, TypeVar, cast, get_type_hints
+from typing import Any, Protocol, TypedDict, TypeVar, cast, get_type_hints
 
 from windlass.core.meter import Meter
 from windlass.core.task.downstream import Downstream, DownstreamOption, given_downstreams
@@ -421,6 +421,25 @@ class Registry:
         if not names:
             return {**self.kinds, **self.own} if self.kinds else {}
         return {name: self.get(name) for name in names}
+
+
+class Declared(Protocol):
+    """The handle of a declared kind: a task, a rolling kind, a sweep, a flow."""
+
+    @property
+    def kind(self) -> str: ...
+
+
+def names_of(kinds: Iterable[str | Declared], what: str) -> list[str]:
+    """The names of kinds that are given by name or as declared."""
+    given = None if isinstance(kinds, str) else list(kinds)
+    if not given:
+        raise BadInput(f"{what}(kinds={kinds!r}): give a list with at least one kind")
+    names = [each if isinstance(each, str) else getattr(each, "kind", None) for each in given]
+    for each, name in zip(given, names, strict=True):
+        if not isinstance(name, str):
+            raise BadInput(f"{what}(kinds=...): {each!r} is neither a declared kind nor a name")
+    return [name for name in names if name is not None]
 
 
 def check_kind_name(name: object, what: str = "kind") -> None:

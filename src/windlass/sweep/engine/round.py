@@ -37,8 +37,9 @@ from windlass.sweep.store import sweep as store
 
 # The key by which a new sweep finds its shard.
 SWEEP_KEY = "windlass:sweep"
-# A sweep over a source with other keys is taken over after this time without a worker.
-OTHERS_SECONDS = 60.0
+# How often to look whether anybody works on a sweep over a source with other keys. It is taken
+# over after two looks that find nobody.
+OTHERS_SECONDS = 30.0
 
 
 def sweep_home(fleet: Fleet, kind: Kind) -> Shard:
@@ -85,6 +86,7 @@ def declare(site: Site | Shard, kind: Kind) -> None:
         name=kind.name,
         ranges=terms.ranges,
         redo=terms.redo,
+        auto=terms.auto,
         source=described(terms.source),
         now=site.clock.now(),
     )
@@ -97,14 +99,18 @@ def take_over(site: Site, kind: Kind) -> None:
 
     A running round was cut by the old keys: it is given up, and the next one is due at once.
     """
-    source, now = terms_of(kind).source, site.clock.now()
+    terms, now = terms_of(kind), site.clock.now()
+    source = terms.source
 
     def work(connection: Connection) -> RoundView | None:
-        over = store.take_over(connection, kind.name, source=described(source), now=now)
+        over = store.take_over(
+            connection, kind.name, source=described(source), auto=terms.auto, now=now
+        )
         if over is not None:
+            then = "the next round is due" if terms.auto else "start() begins the next round"
             text = (
                 f"round {over.round} of sweep {kind.name!r} was given up after {over.done} items, "
-                f"because its source has changed to {name_of(source)}; the next round is due"
+                f"because its source has changed to {name_of(source)}; {then}"
             )
             store.note(connection, site, Trouble("source", kind.name, text))
         return over
@@ -186,6 +192,7 @@ class RoundStarter:
     # Whether this worker has taken part in a round.
     has_begun: bool = False
     others_since: float | None = None
+    was_idle: bool = False
     starting: Future[int | None] | None = None
 
     def __post_init__(self) -> None:
@@ -263,12 +270,20 @@ class RoundStarter:
         """
         now = time.monotonic()
         if self.is_declared_here:
-            self.others_since = None
+            self.others_since, self.was_idle = None, False
         elif self.others_since is None:
             self.others_since = now
         elif now - self.others_since >= OTHERS_SECONDS:
-            self.others_since = now
-            site, name = self.workplace.site, self.kind.name
-            found = site.database.read(lambda connection: ranges.listing(connection, name))
-            if all(each.batch is None for each in found):
-                take_over(site, self.kind)
+            is_idle = self._is_idle()
+            if is_idle and self.was_idle:
+                take_over(self.workplace.site, self.kind)
+            self.others_since, self.was_idle = now, is_idle
+
+    def _is_idle(self) -> bool:
+        """Whether no worker has a range of the sweep, or cuts its source into ranges."""
+        name = self.kind.name
+        row, found = self.workplace.site.database.read(
+            lambda connection: (store.get(connection, name), ranges.listing(connection, name))
+        )
+        is_started = row is not None and row.starter is not None
+        return not is_started and all(each.batch is None for each in found)

@@ -12,6 +12,7 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     Row,
+    RowMapping,
     and_,
     delete,
     func,
@@ -65,11 +66,12 @@ def declare(
     redo: int | None,
     source: str,
     now: int,
+    auto: bool = True,
 ) -> bool:
     """Write a declaration into the row of its sweep; whether the sweep is new, or declared again.
 
-    A new sweep is due at once. A new number of ranges counts from the next round on. A source with
-    other keys is left to `take_over`.
+    A new sweep is due at once; without `auto` no round is ever due. A new number of ranges counts
+    from the next round on. A source with other keys is left to `take_over`.
     """
     query = select(sweep).where(sweep.c.name == name).with_for_update()
     row = connection.execute(query).mappings().first()
@@ -81,7 +83,7 @@ def declare(
             ranges=ranges,
             declared_ranges=ranges,
             redo=redo,
-            due_at=now,
+            due_at=now if auto else None,
             source=source,
         )
         return True
@@ -92,6 +94,8 @@ def declare(
         changes["redo"] = redo
         if row["status"] == Status.WAITING and row["ended_at"] is not None:
             changes["due_at"] = next_round_at(ended_at=row["ended_at"], redo=redo)
+    if row["status"] == Status.WAITING:
+        changes |= _first_round(row, auto=auto, now=now)
     if row["source"] != source and has_same_keys(row["source"], source):
         changes["source"] = source
     is_back = row["stopped_at"] is not None
@@ -100,6 +104,14 @@ def declare(
     if changes:
         connection.execute(update(sweep).where(sweep.c.name == name).values(changes))
     return is_back
+
+
+def _first_round(row: RowMapping, *, auto: bool, now: int) -> dict[str, Any]:
+    """When the next round is due, if that changes because `auto` was changed."""
+    if not auto:
+        return {} if row["due_at"] is None else {"due_at": None}
+    waits_for_start = row["due_at"] is None and row["round"] == 0
+    return {"due_at": now} if waits_for_start else {}
 
 
 def stop(connection: Connection, name: str, *, now: int) -> bool:
@@ -296,7 +308,9 @@ def rounds(connection: Connection, name: str, *, limit: int = 20) -> list[RoundV
     return [RoundView.of(**row) for row in rows]
 
 
-def take_over(connection: Connection, name: str, *, source: str, now: int) -> RoundView | None:
+def take_over(
+    connection: Connection, name: str, *, source: str, auto: bool, now: int
+) -> RoundView | None:
     """Let a sweep read a source with other keys; the round that was given up, if one ran.
 
     The ranges of that round are deleted, so a worker that has one finds that it has lost it.
@@ -312,7 +326,13 @@ def take_over(connection: Connection, name: str, *, source: str, now: int) -> Ro
     connection.execute(
         update(sweep)
         .where(sweep.c.name == name)
-        .values(status=Status.WAITING, ended_at=now, due_at=now, rows_estimate=None, error=None)
+        .values(
+            status=Status.WAITING,
+            ended_at=now,
+            due_at=now if auto else None,
+            rows_estimate=None,
+            error=None,
+        )
     )
     return over
 
