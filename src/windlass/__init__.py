@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from windlass.core.task.hook import MiddlewareContext
     from windlass.errors import *
     from windlass.external.model import Done, External, Failed, Running
-    from windlass.flow.declare import Edit, Node
+    from windlass.flow.declare import Drawing, Edit, Node
     from windlass.flow.model.run import FlowGraph, FlowProgress, NodeView
     from windlass.flow.operate.flow import Flow
     from windlass.flow.operate.run import FlowRun
@@ -61,6 +61,7 @@ __all__ = [
     "Csv",
     "DatabaseUnavailable",
     "Done",
+    "Drawing",
     "DuplicateKey",
     "DuplicateKind",
     "Edit",
@@ -143,7 +144,7 @@ __getattr__ = attributes_of(
         "windlass.core.task.declare": ("Task", "TaskRef"),
         "windlass.core.task.hook": ("MiddlewareContext",),
         "windlass.external.model": ("Done", "External", "Failed", "Running"),
-        "windlass.flow.declare": ("Edit", "Node"),
+        "windlass.flow.declare": ("Drawing", "Edit", "Node"),
         "windlass.flow.model.run": ("FlowGraph", "FlowProgress", "NodeView"),
         "windlass.flow.operate.flow": ("Flow",),
         "windlass.flow.operate.run": ("FlowRun",),

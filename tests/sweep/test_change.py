@@ -11,7 +11,6 @@ from tests.wait import eventually
 from windlass import App, Keys
 from windlass.sweep.engine import round as rounds
 
-
 PAIRS = [a + b for a in ascii_lowercase for b in ascii_lowercase]
 
 

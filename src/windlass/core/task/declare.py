@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Generic, Literal, ParamSpec, Protocol, TypeVar, cast
+from typing import Any, Generic, Literal, ParamSpec, Protocol, cast, overload
 
 import msgspec
+from typing_extensions import TypeVar
 
 from windlass.clock import from_datetime
 from windlass.core.task.kind import Kind, check_may_have_lanes
@@ -29,7 +30,10 @@ from windlass.value.task import Call, TaskView, check_key, check_priority
 from windlass.value.twin import awaited
 
 P = ParamSpec("P")
-R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+# What the handler returns; plain `TaskRef` in users' annotations says nothing about it.
+ResultT = TypeVar("ResultT", default=Any)
 
 OnConflict = Literal["skip", "raise", "replace"]
 CONFLICTS = ("skip", "raise", "replace")
@@ -83,14 +87,14 @@ class How:
 class TaskApp(Protocol):
     """What a handle needs of the app."""
 
-    def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]: ...
-    async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]: ...
+    def submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef[Any]]: ...
+    async def asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef[Any]]: ...
     def find(self, task_id: int) -> TaskView | None: ...
     def cancel(self, task_id: int, *, reason: str) -> bool: ...
 
 
-class TaskRef:
-    """A task that was enqueued."""
+class TaskRef(Generic[ResultT]):
+    """A task that was enqueued; `ResultT` is what its handler returns."""
 
     __slots__ = ("_app", "_kind", "_known_until", "id")
 
@@ -112,7 +116,7 @@ class TaskRef:
         found = self._find(enqueued=self._enqueued)
         return Status.SUCCEEDED if found is None else found.status
 
-    def result(self, timeout: Duration | float | None = None) -> Any:
+    def result(self, timeout: Duration | float | None = None) -> ResultT:
         """Wait until the task has ended, and return its result.
 
         Raises TaskFailed, TaskCancelled, or ResultTimeout after `timeout` (seconds or "5s").
@@ -155,11 +159,11 @@ class TaskRef:
             raise TaskNotFound(self.id)
         return found
 
-    def _result_of(self, found: TaskView | None) -> Any:
+    def _result_of(self, found: TaskView | None) -> ResultT:
         if found is None or found.result is None:
-            return None
+            return cast(ResultT, None)
         decode = msgspec.json.decode if self._kind is None else self._kind.decode_result
-        return decode(found.result)
+        return cast(ResultT, decode(found.result))
 
     def __repr__(self) -> str:
         return f"TaskRef({self.id}{'' if self._kind is None else f', {self._kind.name!r}'})"
@@ -171,7 +175,7 @@ class TaskRef:
         return hash(self.id)
 
 
-class Enqueue(Generic[P, R]):
+class Enqueue(Generic[P, R_co]):
     """Enqueues a kind, with the options of `using`."""
 
     def __init__(self, app: TaskApp, kind: Kind, how: How) -> None:
@@ -179,17 +183,46 @@ class Enqueue(Generic[P, R]):
         self._kind = kind
         self._how = how
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskRef:
+    @overload
+    def enqueue(
+        self: Enqueue[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> TaskRef[T]: ...
+
+    @overload
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskRef[R_co]: ...
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskRef[Any]:
         """Write a durable task that calls the handler with these arguments."""
         return self._app.submit(self._kind, [self._call(args, kwargs)], self._how)[0]
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskRef:
+    @overload
+    async def aenqueue(
+        self: Enqueue[P, Coroutine[Any, Any, T]], *args: P.args, **kwargs: P.kwargs
+    ) -> TaskRef[T]: ...
+
+    @overload
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskRef[R_co]: ...
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> TaskRef[Any]:
         """`enqueue`, awaited; `conn` may also be async."""
         return (await self._app.asubmit(self._kind, [self._call(args, kwargs)], self._how))[0]
 
+    @overload
+    def enqueue_many(
+        self: Enqueue[P, Coroutine[Any, Any, T]],
+        calls: Iterable[Mapping[str, Any]],
+        *,
+        keys: Iterable[str] | None = None,
+    ) -> list[TaskRef[T]]: ...
+
+    @overload
     def enqueue_many(
         self, calls: Iterable[Mapping[str, Any]], *, keys: Iterable[str] | None = None
-    ) -> list[TaskRef]:
+    ) -> list[TaskRef[R_co]]: ...
+
+    def enqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, keys: Iterable[str] | None = None
+    ) -> list[TaskRef[Any]]:
         """Enqueue many calls, each a mapping of arguments, in one transaction: all or none.
 
         `keys` has the key of each call, in the same order.
@@ -197,9 +230,22 @@ class Enqueue(Generic[P, R]):
         made = self._calls(calls, keys)
         return self._app.submit(self._kind, made, self._how) if made else []
 
+    @overload
+    async def aenqueue_many(
+        self: Enqueue[P, Coroutine[Any, Any, T]],
+        calls: Iterable[Mapping[str, Any]],
+        *,
+        keys: Iterable[str] | None = None,
+    ) -> list[TaskRef[T]]: ...
+
+    @overload
     async def aenqueue_many(
         self, calls: Iterable[Mapping[str, Any]], *, keys: Iterable[str] | None = None
-    ) -> list[TaskRef]:
+    ) -> list[TaskRef[R_co]]: ...
+
+    async def aenqueue_many(
+        self, calls: Iterable[Mapping[str, Any]], *, keys: Iterable[str] | None = None
+    ) -> list[TaskRef[Any]]:
         """`enqueue_many`, awaited."""
         made = self._calls(calls, keys)
         return await self._app.asubmit(self._kind, made, self._how) if made else []
@@ -214,7 +260,7 @@ class Enqueue(Generic[P, R]):
         priority: int | None = None,
         conn: object = None,
         on_conflict: OnConflict | None = None,
-    ) -> Enqueue[P, R]:
+    ) -> Enqueue[P, R_co]:
         """The same kind, enqueued with these options.
 
         `key` is unique within the kind. If a task has it already, `on_conflict="skip"` returns that
@@ -269,7 +315,7 @@ class Enqueue(Generic[P, R]):
         return [Call((), given, key) for given, key in zip(arguments, named, strict=True)]
 
 
-class Task(Enqueue[P, R]):
+class Task(Enqueue[P, R_co]):
     """A declared task. Calling it calls the function directly."""
 
     def __init__(self, app: TaskApp, kind: Kind) -> None:
@@ -281,8 +327,8 @@ class Task(Enqueue[P, R]):
         """The name of its kind."""
         return self._kind.name
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        function = cast(Callable[P, R], self._kind.function)
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
+        function = cast(Callable[P, R_co], self._kind.function)
         return function(*args, **kwargs)
 
     def __repr__(self) -> str:
