@@ -26,13 +26,17 @@ def refused(path):
     return {number for number, line in lines if line.endswith("# refused")}
 
 
+def checked(command, folder):
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
 def test_the_package_says_that_it_is_typed():
     assert (Path(windlass.__file__).parent / "py.typed").exists()
 
 
 def test_mypy_refuses_the_mistakes_of_a_user_and_nothing_else(shop):
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(shop.parent / "cache")]
-    done = subprocess.run([*command, shop.name], cwd=shop.parent, capture_output=True, text=True)
+    done = checked([*command, shop.name], shop.parent)
 
     found = {int(number) for number in re.findall(r"^shop.py:(\d+): error", done.stdout, re.M)}
     assert found == refused(shop), done.stdout + done.stderr
@@ -43,7 +47,7 @@ def test_pyright_refuses_the_mistakes_of_a_user_and_nothing_else(shop):
     (shop.parent / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [str(Path(sys.executable).with_name("basedpyright")), "--outputjson"]
     command += ["--pythonpath", sys.executable, shop.name]
-    done = subprocess.run(command, cwd=shop.parent, capture_output=True, text=True)
+    done = checked(command, shop.parent)
 
     told = json.loads(done.stdout)["generalDiagnostics"]
     found = {each["range"]["start"]["line"] + 1 for each in told if each["severity"] == "error"}

@@ -36,6 +36,7 @@ PUBLIC = {
     "Csv",
     "DatabaseUnavailable",
     "Done",
+    "Drawing",
     "DuplicateKey",
     "DuplicateKind",
     "Edit",
