@@ -84,6 +84,7 @@ WORDS: dict[str, tuple[int, str]] = {
         "spans or metrics could not be recorded: {error}; this is logged only once",
     ),
     "hook.failed": (logging.ERROR, "{hook} hook {name} failed: {error}"),
+    "task.past": (logging.DEBUG, "task {kind}: at={at} has passed; it starts at once"),
     "task.started": (logging.DEBUG, "task {kind} {task}[ ({key})] started (attempt {attempt})"),
     "task.ended": (
         logging.DEBUG,

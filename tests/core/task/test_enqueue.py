@@ -181,11 +181,23 @@ def test_a_task_may_start_at_a_moment_in_any_time_zone(app, note, calls, clock):
     assert calls == [("at three", 0)]
 
 
-def test_a_moment_that_has_passed_is_refused_and_nothing_is_written(app, note, clock):
+def test_a_moment_that_has_passed_starts_the_task_at_once_and_says_so(
+    app, note, calls, clock, events
+):
+    yesterday = to_datetime(clock.now()) - timedelta(days=1)
+
+    note.using(at=yesterday).enqueue("late")
+    app.drain()
+
+    assert calls == [("late", 0)]
+    assert ("task.past", {"kind": "note", "at": yesterday.isoformat()}) in events
+
+
+def test_a_moment_that_has_passed_is_refused_if_wanted_and_nothing_is_written(app, note, clock):
     yesterday = to_datetime(clock.now()) - timedelta(days=1)
 
     with pytest.raises(PastTime, match="has passed") as raised:
-        note.using(at=yesterday).enqueue("late")
+        note.using(at=yesterday, on_past="raise").enqueue("late")
 
     assert yesterday.isoformat() in str(raised.value)
     assert count(app) == 0

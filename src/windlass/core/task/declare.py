@@ -37,6 +37,7 @@ ResultT = TypeVar("ResultT", default=Any)
 
 OnConflict = Literal["skip", "raise", "replace"]
 CONFLICTS = ("skip", "raise", "replace")
+OnPast = Literal["run", "raise"]
 
 # How long a caller that waits for a result pauses between two looks, in seconds.
 FIRST_PAUSE = 0.005
@@ -54,6 +55,7 @@ class How:
     priority: int | None = None
     conn: object = None
     on_conflict: OnConflict = "skip"
+    on_past: OnPast = "run"
     # The context of the caller, if it is traced.
     trace: Carrier | None = None
 
@@ -67,6 +69,7 @@ class How:
         at: datetime | None,
         priority: int | None,
         conn: object,
+        on_past: OnPast | None,
     ) -> How:
         """These options, changed by what is given; errors begin with `what`."""
         how = self
@@ -79,6 +82,10 @@ class How:
             how = replace(how, delay=waiting, at=None)
         if at is not None:
             how = replace(how, at=_moment(what, at), delay=None)
+        if on_past is not None:
+            if on_past not in ("run", "raise"):
+                raise BadInput(f'{what}: on_past={on_past!r} is not one of "run", "raise"')
+            how = replace(how, on_past=on_past)
         if priority is not None:
             how = replace(how, priority=check_priority(name, priority))
         return how if conn is None else replace(how, conn=conn)
@@ -260,17 +267,26 @@ class Enqueue(Generic[P, R_co]):
         priority: int | None = None,
         conn: object = None,
         on_conflict: OnConflict | None = None,
+        on_past: OnPast | None = None,
     ) -> Enqueue[P, R_co]:
         """The same kind, enqueued with these options.
 
         `key` is unique within the kind. If a task has it already, `on_conflict="skip"` returns that
         task, "raise" raises DuplicateKey, and "replace" replaces the task unless it is running.
-        `delay` or `at` says when to start. `conn` joins the caller's transaction. Tasks of one
+        `delay` or `at` says when to start; a moment that has passed starts it at once, or raises
+        PastTime with `on_past="raise"`. `conn` joins the caller's transaction. Tasks of one
         `lane` run in the order of their due times, at most `per_lane` of them at once.
         """
         name, what = self._kind.name, f"kind {self._kind.name!r}"
         how = self._how.changed(
-            name, what=what, key=key, delay=delay, at=at, priority=priority, conn=conn
+            name,
+            what=what,
+            key=key,
+            delay=delay,
+            at=at,
+            priority=priority,
+            conn=conn,
+            on_past=on_past,
         )
         if on_conflict is not None:
             if on_conflict not in CONFLICTS:

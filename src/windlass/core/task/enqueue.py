@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass
 from typing import NamedTuple
 
+from windlass import telemetry
 from windlass.clock import SECOND, Clock, to_datetime
 from windlass.core.face import Faces
 from windlass.core.task.current import is_running
@@ -349,12 +350,16 @@ def due_of(kind: Kind, how: How, now: int) -> int:
         return now + how.delay
     if how.at is None:
         return now
-    if how.at < now - PAST_ALLOWED:
+    if how.at >= now - PAST_ALLOWED:
+        return how.at
+    at = to_datetime(how.at).isoformat()
+    if how.on_past == "raise":
         raise PastTime(
-            f"kind {kind.name!r}: at={to_datetime(how.at).isoformat()} has passed (it is "
+            f"kind {kind.name!r}: at={at} has passed (it is "
             f"{to_datetime(now).isoformat(timespec='seconds')}); leave it out to start now"
         )
-    return how.at
+    telemetry.emit("task.past", kind=kind.name, at=at)
+    return now
 
 
 def _first_of_each_key(rows: list[NewTask]) -> list[NewTask]:

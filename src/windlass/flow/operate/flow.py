@@ -15,7 +15,7 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.route import Router, targets_of
 from windlass.core.shard.shard import OUTAGES
 from windlass.core.task.current import current
-from windlass.core.task.declare import How, OnConflict
+from windlass.core.task.declare import How, OnConflict, OnPast
 from windlass.core.task.hook import MiddlewareContext, acall_through, call_through
 from windlass.core.task.kind import (
     Kind,
@@ -79,16 +79,25 @@ class Starter(Generic[P]):
         priority: int | None = None,
         conn: object = None,
         on_conflict: OnConflict | None = None,
+        on_past: OnPast | None = None,
     ) -> Starter[P]:
         """The same flow, started with other options.
 
         A `key` is started once: a second start returns the flow run that has it, or raises
-        DuplicateKey with on_conflict="raise". `delay` or `at` say when the first nodes are due.
+        DuplicateKey with on_conflict="raise". `delay` or `at` say when the first nodes are due;
+        with `on_past="raise"` a moment that has passed is refused.
         `conn` joins the caller's transaction.
         """
         name, what = self._kind.name, f"flow {self._kind.name!r}"
         how = self._how.changed(
-            name, what=what, key=key, delay=delay, at=at, priority=priority, conn=conn
+            name,
+            what=what,
+            key=key,
+            delay=delay,
+            at=at,
+            priority=priority,
+            conn=conn,
+            on_past=on_past,
         )
         if on_conflict is not None:
             if on_conflict not in ("skip", "raise"):
