@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
+from tests.fixture.console import SECRET
 from tests.watch.test_change import served
 from windlass import App
 from windlass.web import static
@@ -40,6 +41,8 @@ def page(sqlite_url: str) -> Iterator["playwright.Page"]:
     mended = threading.Event()
     with working(app), served(app) as client, browser() as found:
         page = found.new_page(base_url=str(client.base_url))
+        asked = page.request.post("/api/session", data={"secret": SECRET})
+        assert asked.ok, asked.text()
         page.set_default_timeout(WAIT_MILLISECONDS)
         page.mended = mended
         yield page
