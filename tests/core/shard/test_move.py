@@ -10,6 +10,7 @@ from tests.core.shard.fleet import declare_mail, key_for, rows, rows_of
 from windlass import BadInput, DuplicateKey, Status
 from windlass.clock import to_datetime
 from windlass.core.shard.move import Mover
+from windlass.core.shard.store import move as store
 from windlass.core.task.declare import How
 from windlass.database import schema
 from windlass.operate.shard import operate
@@ -301,6 +302,34 @@ def test_who_acts_on_a_row_that_is_on_its_way_has_the_last_word(
         case "remove":
             assert level.item(code) is None
     assert sum_of_tally(app) == (0 if act == "remove" else 1)
+
+
+def test_a_row_that_was_changed_while_it_moved_is_moved_in_the_next_pass(
+    sqlite_url, make_app, second_sqlite_url, monkeypatch
+):
+    app = make_app(sqlite_url, second_sqlite_url)
+    mail, shard = declare_mail(app), app.fleet.shards[0]
+    key = key_for(app, shard, "mail")
+    mail.using(key=key, delay="1h").enqueue("old")
+    drain(app, shard)
+    put, replaced = store.put, []
+
+    def replace_when_copied(*args, **options):
+        refused = put(*args, **options)
+        if not replaced:
+            how = mail.using(key=key, delay="1h", on_conflict="replace")
+            replaced.append(how.enqueue("new"))
+        return refused
+
+    monkeypatch.setattr(store, "put", replace_when_copied)
+
+    moved = move(app, shard)
+
+    # Had the first pass counted as clean, nobody would look for the key here any more.
+    assert replaced
+    assert moved.is_done
+    assert rows_of(shard) == []
+    assert [row["task_key"] for found in rows(app) for row in found] == [key]
 
 
 @pytest.mark.parametrize("is_touched", [True, False])

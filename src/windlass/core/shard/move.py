@@ -69,7 +69,7 @@ class Pass:
     """What one pass over all rows of a shard moved, and what it had to leave."""
 
     moved: int = 0
-    # Rows that are running or will be soon, and flow runs that have not ended.
+    # Rows that run, will soon, or were changed while they moved, and flow runs that have not ended.
     busy: int = 0
     runs: int = 0
     # Rows whose key is taken in the target.
@@ -201,6 +201,7 @@ class Mover:
             try:
                 journal = self._copy(target, journal, done)
             except Rerouted:
+                done.busy += len(journal.ids)
                 journal = self._give_up(journal)
         self._arrive(target, journal)
         self._close(journal)
@@ -251,7 +252,10 @@ class Mover:
             stay = tuple(new for number, new in ids.items() if number not in gone)
             return replace(journal, ids=left, has_left=True, stay=stay)
 
-        return self._next(journal, leave)
+        after = self._next(journal, leave)
+        # Others changed these rows meanwhile. They are still here: this pass is not clean.
+        done.busy += len(ids) - len(kept) - len(after.ids)
+        return after
 
     def _next(self, journal: Journal, step: Callable[[Connection], Journal]) -> Journal:
         """Do a step in the source, unless another mover was quicker; the journal after it."""
