@@ -14,10 +14,11 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, delete, false, func, insert, or_, select, text, update
+from sqlalchemy import Connection, false, func, insert, or_, select, text, update
 
 from windlass.core.ring import store as ring_store
-from windlass.database.dialect.base import Dialect, Most, Stamp, Tier, force_index, stamped
+from windlass.database.dialect.base import Dialect, Most, Stamp, Tier, stamped
+from windlass.database.dialect.index import delete_by_id, force_index
 from windlass.database.schema import offer, task, worker
 from windlass.value.bucket import is_laned
 from windlass.value.status import Status
@@ -273,16 +274,10 @@ def withdraw_offers(connection: Connection, ids: Collection[int]) -> set[int]:
     """Delete the offers of these rows, so that no worker can claim them; returns their ids."""
     if not ids:
         return set()
-    offered = set(
-        connection.scalars(
-            select(offer.c.task_id)
-            .where(offer.c.task_id.in_(ids))
-            .order_by(offer.c.task_id)
-            .with_for_update()
-        )
-    )
+    query = select(offer.c.task_id).where(offer.c.task_id.in_(ids)).order_by(offer.c.task_id)
+    offered = set(connection.scalars(force_index(query.with_for_update(), offer, "primary")))
     if offered:
-        connection.execute(delete(offer).where(offer.c.task_id.in_(offered)))
+        delete_by_id(connection, offer, offered)
     return offered
 
 

@@ -23,6 +23,7 @@ from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import raise_alert
 from windlass.database.database import has_tables
 from windlass.database.dialect.base import Dialect
+from windlass.database.dialect.index import delete_by_id
 from windlass.database.schema import failure, overload, run_log, stat, task
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES
@@ -120,7 +121,7 @@ def apply(connection: Connection, dialect: Dialect, group: Group) -> set[int]:
         )
     gone = [number for number, prune_at in changed.items() if prune_at == GOES]
     if gone:
-        connection.execute(delete(task).where(task.c.id.in_(gone)))
+        delete_by_id(connection, task, gone)
     accepted |= changed.keys()
     _write_errors(connection, group, accepted)
     overloads = [row for row in group.overloads if row.task_id in accepted]

@@ -29,7 +29,8 @@ from sqlalchemy import (
 )
 
 from windlass.core.task.store import lane
-from windlass.database.dialect.base import Dialect, Stamp, force_index
+from windlass.database.dialect.base import Dialect, Stamp
+from windlass.database.dialect.index import force_index
 from windlass.database.schema import bucket, shard, task, worker
 from windlass.value.period import GOES
 from windlass.value.status import Status
@@ -396,15 +397,14 @@ def mark(connection: Connection, rows: Sequence[Claimed], stamp: Stamp) -> set[i
 
 def push(connection: Connection, held: dict[int, int], *, worker: int, until: int) -> set[int]:
     """Extend the lease of held rows, id to batch, to `until`; the ids that are still held."""
-    kept = set(
-        connection.scalars(
-            select(task.c.id)
-            .where(task.c.id.in_(held), task.c.status == Status.RUNNING, task.c.worker == worker)
-            .where(task.c.batch.in_(set(held.values())))
-            .order_by(task.c.id)
-            .with_for_update()
-        )
+    ours = (
+        select(task.c.id)
+        .where(task.c.id.in_(held), task.c.status == Status.RUNNING, task.c.worker == worker)
+        .where(task.c.batch.in_(set(held.values())))
+        .order_by(task.c.id)
+        .with_for_update()
     )
+    kept = set(connection.scalars(force_index(ours, task, "primary")))
     if kept:
         connection.execute(update(task).where(task.c.id.in_(kept)).values(due_at=until))
     return kept

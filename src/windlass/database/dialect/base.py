@@ -30,6 +30,7 @@ from sqlalchemy.exc import DBAPIError
 
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
+from windlass.database.dialect.index import force_index
 from windlass.database.dialect.lane import Executor, LaneStatements, encode
 from windlass.database.dialect.qualify import Qualify, qualifier
 from windlass.database.dialect.statement import columns_of
@@ -521,13 +522,13 @@ class Dialect(LaneStatements):
 
 def lock_runs(connection: Connection, runs: Collection[int]) -> dict[int, int]:
     """Lock the running ones of the rows in the order of their ids: id to open slots."""
-    rows = connection.execute(
+    running = (
         select(task.c.id, task.c.open_slots)
         .where(task.c.id.in_(runs), task.c.status == Status.RUNNING)
         .order_by(task.c.id)
         .with_for_update()
     )
-    return dict(map(tuple, rows))
+    return dict(map(tuple, connection.execute(force_index(running, task, "primary"))))
 
 
 def stamped(row: Sequence[Any], stamp: Stamp, *, attempt: int = 1, lost: int = 0) -> Claimed:
@@ -588,9 +589,3 @@ def tuples(result: CursorResult[Any]) -> list[Sequence[Any]]:
     rows = list(result.cursor.fetchall())
     result.close()
     return rows
-
-
-def force_index(query: Rows, table: Table, index: str) -> Rows:
-    """Force MySQL and MariaDB to read `table` by `index`."""
-    hint = f"force index ({index})"
-    return query.with_hint(table, hint, "mysql").with_hint(table, hint, "mariadb")

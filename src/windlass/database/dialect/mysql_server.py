@@ -21,6 +21,9 @@ LINE_BYTES = 4 * 1024 * 1024
 # that compares byte by byte without padding.
 MYSQL_NEEDS = (8, 0, 17)
 MARIADB_NEEDS = (10, 6, 0)
+# MariaDB weighs scans by a setting from here on. Reading by an index costs less than this.
+COSTS_ARE_SETTINGS = (11, 0, 0)
+SCAN_COST = 1_000_000_000
 # MariaDB before 11 says "5.5.5-" first, for clients that expect a single digit.
 VERSION = re.compile(r"(?:5\.5\.5-)?(\d+)\.(\d+)(?:\.(\d+))?")
 
@@ -48,6 +51,9 @@ class Server:
         yield f"innodb_lock_wait_timeout = {LOCK_SECONDS}"
         if self.name == "mariadb":
             yield f"idle_transaction_timeout = {idle_seconds}"
+            if self.version >= COSTS_ARE_SETTINGS:
+                # A statement that scans a small table waits for rows that others have locked.
+                yield f"optimizer_scan_setup_cost = {SCAN_COST}"
             if statement_seconds is not None:
                 yield f"max_statement_time = {statement_seconds:f}"
         else:

@@ -13,6 +13,7 @@ from windlass.core.face import Copied, Read, Values
 from windlass.core.task.store import gone, lane
 from windlass.core.task.store.task import UNENDED, chunks
 from windlass.database.dialect.base import Dialect, Executor, document
+from windlass.database.dialect.index import delete_by_id
 from windlass.database.schema import slot, task
 from windlass.flow.model.graph import (
     BLOCKED_BY,
@@ -355,7 +356,7 @@ def prune(
         drop_slots(connection, ids)
         pruned(connection, ids)
         gone.remember(connection, dialect, whole, now=now)
-        count += connection.execute(delete(task).where(task.c.id.in_(whole))).rowcount
+        count += delete_by_id(connection, task, whole)
         if count >= limit:
             break
     return count

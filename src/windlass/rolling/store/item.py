@@ -10,6 +10,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, text, upda
 from windlass.clock import to_datetime
 from windlass.database.dialect import Dialect, PerDialect
 from windlass.database.dialect.base import encode
+from windlass.database.dialect.index import delete_by_id
 from windlass.database.dialect.psycopg import copy_lines, escaped
 from windlass.database.schema import bucket, tally, task
 from windlass.rolling.model import Item
@@ -83,7 +84,7 @@ def remove(connection: Connection, dialect: Dialect, kind: str, codes: Collectio
     if running:
         connection.execute(update(task).where(task.c.id.in_(running)).values(prune_at=GOES))
     if resting:
-        connection.execute(delete(task).where(task.c.id.in_(resting)))
+        delete_by_id(connection, task, resting)
     removed = len([row for row in rows if row.prune_at != GOES])
     if removed:
         count(connection, kind, -removed)

@@ -18,6 +18,7 @@ from windlass.core.fetch.store import OFFERED
 from windlass.core.ring import store as ring_store
 from windlass.core.task.store import lane
 from windlass.database.dialect.base import Dialect
+from windlass.database.dialect.index import delete_by_id, force_index
 from windlass.database.schema import task
 from windlass.value.bucket import home_name, owned_with
 from windlass.value.shard import COMING, LEAVING
@@ -192,12 +193,13 @@ def put(
 
 def release(connection: Connection, copies: Mapping[int, Values], *, faces: Faces) -> set[int]:
     """Delete the rows that have not changed since they were copied; their ids."""
-    rows = connection.execute(
+    leaving = (
         select(*lane.all_columns(connection))
         .where(task.c.id.in_(copies), task.c.batch == LEAVING)
         .order_by(task.c.id)
         .with_for_update()
-    ).mappings()
+    )
+    rows = connection.execute(force_index(leaving, task, "primary")).mappings()
     same = {row["id"] for row in rows if dict(row) == copies[row["id"]]}
     _delete(connection, [copies[number] for number in same], batch=LEAVING, faces=faces)
     return same
@@ -231,7 +233,7 @@ def _delete(connection: Connection, rows: Sequence[Values], *, batch: int, faces
     for along in faces.alongs:
         for page in along.inside(connection, rows) if along.inside else ():
             _drop_along(connection, faces, page)
-            connection.execute(delete(task).where(task.c.id.in_(page)))
+            delete_by_id(connection, task, page)
     connection.execute(delete(task).where(task.c.id.in_(numbers), task.c.batch == batch))
     _count(connection, faces, rows, -1, expendable(connection, faces))
 

@@ -22,6 +22,7 @@ from sqlalchemy.sql.expression import text
 
 from windlass.core.task.store import lane
 from windlass.database.dialect.base import Dialect, Executor
+from windlass.database.dialect.index import force_index
 from windlass.database.schema import task
 from windlass.value.payload import without_trace
 from windlass.value.status import FINAL, Status
@@ -259,9 +260,8 @@ def _locked(
     connection: Connection, numbers: Sequence[int], statuses: Collection[Status]
 ) -> list[int]:
     few = task.c.id.in_(numbers), task.c.flow_id.is_(None), task.c.status.in_(statuses)
-    return list(
-        connection.scalars(select(task.c.id).where(*few).order_by(task.c.id).with_for_update())
-    )
+    query = select(task.c.id).where(*few).order_by(task.c.id).with_for_update()
+    return list(connection.scalars(force_index(query, task, "primary")))
 
 
 def prune(connection: Connection, *, now: int, limit: int) -> list[int]:
