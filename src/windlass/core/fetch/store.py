@@ -17,8 +17,8 @@ import msgspec
 from sqlalchemy import Connection, false, func, insert, or_, select, text, update
 
 from windlass.core.ring import store as ring_store
-from windlass.database.dialect.base import Dialect, Most, Stamp, Tier, stamped
-from windlass.database.dialect.index import delete_by_id, force_index
+from windlass.database.dialect.base import Dialect, Most, Stamp, Tier, force_index, stamped
+from windlass.database.dialect.by_id import delete_by_id
 from windlass.database.schema import offer, task, worker
 from windlass.value.bucket import is_laned
 from windlass.value.status import Status

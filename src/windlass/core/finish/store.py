@@ -23,7 +23,7 @@ from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import raise_alert
 from windlass.database.database import has_tables
 from windlass.database.dialect.base import Dialect
-from windlass.database.dialect.index import delete_by_id
+from windlass.database.dialect.by_id import delete_by_id
 from windlass.database.schema import failure, overload, run_log, stat, task
 from windlass.value.outcome import Change, Visits
 from windlass.value.period import GOES

@@ -29,8 +29,7 @@ from sqlalchemy import (
 )
 
 from windlass.core.task.store import lane
-from windlass.database.dialect.base import Dialect, Stamp
-from windlass.database.dialect.index import force_index
+from windlass.database.dialect.base import Dialect, Stamp, force_index
 from windlass.database.schema import bucket, shard, task, worker
 from windlass.value.period import GOES
 from windlass.value.status import Status

@@ -30,7 +30,6 @@ from sqlalchemy.exc import DBAPIError
 
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
-from windlass.database.dialect.index import force_index
 from windlass.database.dialect.lane import Executor, LaneStatements, encode
 from windlass.database.dialect.qualify import Qualify, qualifier
 from windlass.database.dialect.statement import columns_of
@@ -589,3 +588,9 @@ def tuples(result: CursorResult[Any]) -> list[Sequence[Any]]:
     rows = list(result.cursor.fetchall())
     result.close()
     return rows
+
+
+def force_index(query: Rows, table: Table, index: str) -> Rows:
+    """Force MySQL and MariaDB to read `table` by `index`: a scan waits for rows others locked."""
+    hint = f"force index ({index})"
+    return query.with_hint(table, hint, "mysql").with_hint(table, hint, "mariadb")

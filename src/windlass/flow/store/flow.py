@@ -13,7 +13,7 @@ from windlass.core.face import Copied, Read, Values
 from windlass.core.task.store import gone, lane
 from windlass.core.task.store.task import UNENDED, chunks
 from windlass.database.dialect.base import Dialect, Executor, document
-from windlass.database.dialect.index import delete_by_id
+from windlass.database.dialect.by_id import delete_by_id
 from windlass.database.schema import slot, task
 from windlass.flow.model.graph import (
     BLOCKED_BY,

@@ -28,8 +28,7 @@ from sqlalchemy import (
 
 from windlass.clock import to_datetime
 from windlass.database import schema
-from windlass.database.dialect.base import Dialect, Executor, document
-from windlass.database.dialect.index import force_index
+from windlass.database.dialect.base import Dialect, Executor, document, force_index
 from windlass.database.scan import Rows, Scanned, Wanted, scan
 from windlass.errors import BadInput
 from windlass.ledger.model.ledger import (

@@ -9,8 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, select
 
-from windlass.database.dialect.base import Tier
-from windlass.database.dialect.index import force_index
+from windlass.database.dialect.base import Tier, force_index
 from windlass.database.schema import tally, task
 from windlass.rolling.store.item import STAYS
 from windlass.value.status import Status

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, delete, func, insert, select, text, upda
 from windlass.clock import to_datetime
 from windlass.database.dialect import Dialect, PerDialect
 from windlass.database.dialect.base import encode
-from windlass.database.dialect.index import delete_by_id
+from windlass.database.dialect.by_id import delete_by_id
 from windlass.database.dialect.psycopg import copy_lines, escaped
 from windlass.database.schema import bucket, tally, task
 from windlass.rolling.model import Item

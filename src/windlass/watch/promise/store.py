@@ -6,8 +6,7 @@ from sqlalchemy import Connection, func, select
 
 from windlass.core.finish.store import OVERLOAD_TABLES, Work
 from windlass.database.database import has_tables
-from windlass.database.dialect.base import Tier
-from windlass.database.dialect.index import force_index
+from windlass.database.dialect.base import Tier, force_index
 from windlass.database.schema import failure, overload, stat, task
 from windlass.value.status import Status
 

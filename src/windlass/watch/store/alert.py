@@ -20,8 +20,7 @@ from sqlalchemy import (
 from windlass.core.alert.model import SEVERITIES, Severity
 from windlass.core.alert.store import ENDS, TABLES
 from windlass.database.database import has_tables
-from windlass.database.dialect.base import Dialect
-from windlass.database.dialect.index import force_index
+from windlass.database.dialect.base import Dialect, force_index
 from windlass.database.schema import acknowledgement, alert, trouble
 from windlass.watch.model import Acknowledgement, AlertView, SeverityName
 from windlass.watch.store.watch import TroubleRow

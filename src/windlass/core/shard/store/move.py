@@ -17,8 +17,8 @@ from windlass.core.fetch import store as fetch_store
 from windlass.core.fetch.store import OFFERED
 from windlass.core.ring import store as ring_store
 from windlass.core.task.store import lane
-from windlass.database.dialect.base import Dialect
-from windlass.database.dialect.index import delete_by_id, force_index
+from windlass.database.dialect.base import Dialect, force_index
+from windlass.database.dialect.by_id import delete_by_id
 from windlass.database.schema import task
 from windlass.value.bucket import home_name, owned_with
 from windlass.value.shard import COMING, LEAVING

@@ -21,8 +21,7 @@ from sqlalchemy import (
 
 from windlass.core.task.store import lane
 from windlass.core.task.store.task import VIEW, matching, view_of
-from windlass.database.dialect.base import Dialect
-from windlass.database.dialect.index import force_index
+from windlass.database.dialect.base import Dialect, force_index
 from windlass.database.scan import scan
 from windlass.database.schema import task
 from windlass.value.status import FINAL, Status

@@ -21,8 +21,7 @@ from sqlalchemy import (
 from sqlalchemy.sql.expression import text
 
 from windlass.core.task.store import lane
-from windlass.database.dialect.base import Dialect, Executor
-from windlass.database.dialect.index import force_index
+from windlass.database.dialect.base import Dialect, Executor, force_index
 from windlass.database.schema import task
 from windlass.value.payload import without_trace
 from windlass.value.status import FINAL, Status

@@ -1,4 +1,4 @@
-"""Which index a statement uses, where the server must not choose.
+"""Rows are deleted by their ids, and no other row is looked at.
 
 A statement that locks waits for every row that it looks at and that another transaction holds. The
 servers scan small tables, MariaDB 11 rather than 10: then it waits for rows it does not want.
@@ -7,20 +7,12 @@ servers scan small tables, MariaDB 11 rather than 10: then it waits for rows it 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Select, Table, bindparam, delete, text
+from sqlalchemy import Connection, Table, bindparam, delete, text
 
 from windlass.database.column import server_of
 
-Rows = TypeVar("Rows", bound=Select[Any])
 BY_PRIMARY_KEY = "delete t from {table} as t force index (primary) where t.{key} in :ids"
-
-
-def force_index(query: Rows, table: Table, index: str) -> Rows:
-    """Force MySQL and MariaDB to read `table` by `index`."""
-    hint = f"force index ({index})"
-    return query.with_hint(table, hint, "mysql").with_hint(table, hint, "mariadb")
 
 
 def delete_by_id(connection: Connection, table: Table, ids: Collection[int]) -> int:
