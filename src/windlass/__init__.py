@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0.dev0"
 
 __all__ = [
+    "AlreadyDone",
     "AlreadyRunning",
     "App",
     "Audit",

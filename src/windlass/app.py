@@ -274,6 +274,8 @@ class App(Switching, Alerting):
         name: str | None = None,
         partition: str = "",
         expires: Expiry | None = None,
+        *,
+        once: bool = False,
     ) -> Callable[[Callable[Concatenate[ControlRun, P], R]], Callable[P, R]]: ...
 
     def controlled(
@@ -281,18 +283,25 @@ class App(Switching, Alerting):
         name: str | Callable[..., Any] | None = None,
         partition: str = "",
         expires: Expiry | None = None,
+        *,
+        once: bool = False,
     ) -> Any:
         """Let a function, sync or async, run once at a time; its first argument is the run.
 
-        The default name of the run is the name of the function.
+        The default name of the run is the name of the function. With `once` it raises AlreadyDone
+        for ever after it has succeeded.
         """
         if callable(name):
             return self.controlled(name.__name__)(name)
-        self.control("a name" if name is None else name, partition, expires)
+        self.control("a name" if name is None else name, partition, expires, once=once)
 
         def declare(function: Callable[..., Any]) -> Callable[..., Any]:
             run_name = function.__name__ if name is None else name
-            return controlled(lambda: self.control(run_name, partition, expires), function)
+
+            def make() -> ControlRun:
+                return self.control(run_name, partition, expires, once=once)
+
+            return controlled(make, function)
 
         return declare
 

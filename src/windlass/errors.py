@@ -21,6 +21,7 @@ WindlassError
     ExternalFailed                      raised by submit: the external system refuses the task
     TaskFailed, TaskCancelled, ResultTimeout
     AlreadyRunning                      the control run is running already
+    AlreadyDone                         the control run happens once, and has succeeded
     RunLost                             the control run was taken over, or released
     IdConflict                          an id of the ledger was used for something else
     Refused                             the ledger refused a movement, and remembers that
@@ -278,6 +279,20 @@ class AlreadyRunning(_Stated):
         at = "" if self.step is None else f", at step {self.step!r}"
         run = _run(self.name, self.partition)
         return f"{run}: {self.who} has been running it{began}{at}"
+
+
+class AlreadyDone(_Stated):
+    """The control run happens once, and has succeeded."""
+
+    name: str
+    partition: str = ""
+    _: KW_ONLY
+    who: str | None = None
+    at: datetime | None = None
+
+    def _say(self) -> str:
+        at = "" if self.at is None else f" at {self.at.isoformat(timespec='seconds')}"
+        return f"{_run(self.name, self.partition)}: it happens once, and has succeeded{at}"
 
 
 class RunLost(_Stated):

@@ -125,6 +125,17 @@ def test_a_command_that_is_running_is_not_started_again(windlass, shop, folder):
     assert not (folder / "ran").exists()
 
 
+def test_a_command_that_happens_once_is_not_started_after_success(windlass, shop, folder):
+    failed = windlass("run", "load", "--once", "--", "false")
+    first = windlass("run", "load", "--once", "--", "true")
+    again = windlass("run", "load", "--once", "--", "touch", "ran")
+
+    assert (failed.code, first.code, again.code) == (1, 0, 0)
+    assert "control 'load': it happens once, and has succeeded at 20" in again.err
+    assert not (folder / "ran").exists()
+    assert shop.app.control.get("load").tries == 2
+
+
 @pytest.mark.parametrize(
     ("name", "code", "why"),
     [

@@ -12,6 +12,7 @@ from tests.story.page import pages
 from tests.tidy.source import ROOT
 
 PUBLIC = {
+    "AlreadyDone",
     "AlreadyRunning",
     "App",
     "Audit",

@@ -49,6 +49,7 @@ STATUS: tuple[tuple[type[Exception], int], ...] = (
     (errors.BadInput, 422),
     (errors.HeldBack, 409),
     (errors.AlreadyRunning, 409),
+    (errors.AlreadyDone, 409),
     (errors.RunLost, 409),
     (errors.ResultTimeout, 409),
     (errors.DatabaseUnavailable, 503),

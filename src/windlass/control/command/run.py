@@ -18,7 +18,7 @@ from windlass.cli.load import AppOption, load_app
 from windlass.cli.output import complain
 from windlass.control.engine.terminate import Terminated
 from windlass.control.model.control import RUNNING
-from windlass.errors import AlreadyRunning, RunLost
+from windlass.errors import AlreadyDone, AlreadyRunning, RunLost
 from windlass.value.outcome import storable
 
 if TYPE_CHECKING:
@@ -68,17 +68,23 @@ def run(
             "Default: never, as long as this process lives.",
         ),
     ] = None,
+    once: Annotated[
+        bool, typer.Option("--once", help="Never again after it has succeeded: exit with 0.")
+    ] = False,
 ) -> None:
     """Run a command unless it is running; exits with its code, or 8 if it is running already."""
     if not command[0]:
         _refuse("the command is empty; give one after --")
     loaded = load_app(app, needs_kinds=False)
-    held = loaded.control(name, partition, expires, data={"command": _told(command)})
+    held = loaded.control(name, partition, expires, data={"command": _told(command)}, once=once)
     with CommandProcess(command) as child:
         try:
             with held as entered:
                 child.run()
                 _keep(entered, child)
+        except AlreadyDone as problem:
+            complain(str(problem))
+            sys.exit(0)
         except AlreadyRunning as problem:
             complain(str(problem))
             sys.exit(RUNNING)

@@ -14,6 +14,7 @@ from windlass.control.model.argument import (
     Expiry,
     check_data,
     check_key,
+    check_once,
     parse_expires,
 )
 from windlass.control.model.control import DONE, REFUSED, Noted, Reply, Rule, RunView
@@ -46,15 +47,20 @@ class Controls:
         data: object = None,
         *,
         lease: Duration = LEASE,
+        once: bool = False,
     ) -> ControlRun:
         """A control run, to enter with `with` or `async with`.
 
-        Without `expires` it is held by a `lease` that is renewed while the block runs.
+        Without `expires` it is held by a `lease` that is renewed while the block runs. With `once`
+        it raises AlreadyDone for ever after it has succeeded.
         """
         key = check_key(name, partition)
         until, given = parse_expires(expires), check_data(data, key)
         lasting = parse_duration(lease, what="lease")
-        return ControlRun(HeldRun(self._register, key, expires=until, lease=lasting, given=given))
+        held = HeldRun(
+            self._register, key, expires=until, lease=lasting, given=given, once=check_once(once)
+        )
+        return ControlRun(held)
 
     def start(
         self,
@@ -63,14 +69,15 @@ class Controls:
         expires: Expiry | None = None,
         *,
         data: object = None,
+        once: bool = False,
     ) -> Reply:
-        """Start a run: 0, or 8 if it is running.
+        """Start a run: 0, or 8 if it is running, or 2 if it happens `once` and has succeeded.
 
         Without `expires` it is held until it is finished, failed or released.
         """
         key = check_key(name, partition)
         until, given = parse_expires(expires), check_data(data, key)
-        reply = self._register.start(key, expires=until, data=given)
+        reply = self._register.start(key, expires=until, data=given, once=check_once(once))
         if reply.code == DONE:
             self._remember(key, reply.data["batch"])
         return reply

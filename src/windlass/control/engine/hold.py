@@ -18,7 +18,7 @@ from windlass.control.model import control as rules
 from windlass.control.model.argument import ControlKey, Expires
 from windlass.control.model.control import LoopProgress, Noted, Reply, Rule
 from windlass.core.loop import Loop
-from windlass.errors import AlreadyRunning, BadInput, RunLost
+from windlass.errors import AlreadyDone, AlreadyRunning, BadInput, RunLost
 from windlass.value.outcome import describe
 from windlass.value.twin import twin
 
@@ -57,6 +57,7 @@ class HeldRun:
     expires: Expires | None
     lease: int
     given: object
+    once: bool = False
     # The data that is kept with the run.
     data: Any = field(init=False, default=None)
     is_entered: bool = field(init=False, default=False)
@@ -86,15 +87,18 @@ class HeldRun:
         return os.getpid() != self._pid
 
     def begin(self) -> None:
-        """Start it; AlreadyRunning if it is held."""
+        """Start it; AlreadyRunning if it is held, AlreadyDone if it happens once and did."""
         if self.is_entered:
             raise BadInput(f"control {self.key} is entered already; make another run for it")
         expires = Expires(after=self.lease) if self.expires is None else self.expires
-        reply = self.register.start(self.key, expires=expires, data=self.given)
+        reply = self.register.start(self.key, expires=expires, data=self.given, once=self.once)
         facts = reply.data
         if reply.code == rules.RUNNING:
             since = None if facts["since"] is None else datetime.fromisoformat(facts["since"])
             raise AlreadyRunning(*self.key, who=facts["who"], since=since, step=facts["step"])
+        if reply.code == rules.SKIP:
+            at = None if facts["at"] is None else datetime.fromisoformat(facts["at"])
+            raise AlreadyDone(*self.key, who=facts["who"], at=at)
         self._batch, self.tries, self.data = facts["batch"], facts["tries"], facts["data"]
         self.failing = self.progress = None
         self.is_entered, self._is_lost, self._pid = True, False, os.getpid()

@@ -48,8 +48,10 @@ class Register:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
 
-    def start(self, key: ControlKey, *, expires: Expires | None, data: object) -> Reply:
-        start = RepeatableStart(key, expires, data)
+    def start(
+        self, key: ControlKey, *, expires: Expires | None, data: object, once: bool = False
+    ) -> Reply:
+        start = RepeatableStart(key, expires, data, once)
         try:
             return _emitted(key, self._make(start))
         except BaseException as error:
@@ -174,6 +176,7 @@ class RepeatableStart:
     key: ControlKey
     expires: Expires | None
     data: object
+    once: bool
     numbers: dict[Shard, int] = field(init=False, default_factory=dict)
     last: Decision | None = field(init=False, default=None)
 
@@ -197,7 +200,14 @@ class RepeatableStart:
         if found.is_expired(now) and shard.database.schema.has(step.TABLES):
             gained = clock_store.gained(clock_store.steps(connection, since=found.start_time))
         self.last = rules.start(
-            found, batch, now, who=who, expire_time=until, data=self.data, gained=gained
+            found,
+            batch,
+            now,
+            who=who,
+            expire_time=until,
+            data=self.data,
+            gained=gained,
+            once=self.once,
         )
         return store.write(connection, found, self.last)
 

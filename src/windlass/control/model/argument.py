@@ -58,6 +58,13 @@ class Expires(NamedTuple):
 Expiry = Duration | datetime
 
 
+def check_once(once: object) -> bool:
+    """BadInput for anything but True and False."""
+    if not isinstance(once, bool):
+        raise BadInput(f"once={once!r} is neither True nor False")
+    return once
+
+
 def parse_expires(given: Expiry | None) -> Expires | None:
     """`given`, a duration or a moment."""
     if given is None:

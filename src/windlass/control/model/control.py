@@ -47,7 +47,7 @@ class RunStatus(NamedCode):
 class Reply:
     """The answer to a plain call.
 
-    The code is 0 done, 2 step already done, 8 running, 451 refused.
+    The code is 0 done, 2 done already (a step, or a run that happens once), 8 running, 451 refused.
     """
 
     code: int
@@ -176,13 +176,17 @@ def start(
     expire_time: int | None = None,
     data: Any = None,
     gained: int = 0,
+    once: bool = False,
 ) -> Decision:
     """Start it, unless it is held. What earlier tries of the same run have done is kept.
 
-    `gained` is by how much the clock has stepped forward since the run was started.
+    `gained` is by how much the clock has stepped forward since the run was started. With `once` it
+    never starts again after it has succeeded.
     """
     if found.is_held(now - gained):
         return Decision(_running(found))
+    if once and found.status is RunStatus.SUCCEEDED:
+        return Decision(_succeeded(found))
     is_expired = found.status is RunStatus.RUNNING
     is_again = is_expired or found.status is RunStatus.FAILED
     after = Control(
@@ -348,6 +352,13 @@ def _running(run: Control) -> Reply:
     facts = {"who": run.who, "since": since, "step": run.step, "batch": run.batch}
     at = "" if run.step is None else f", at step {run.step!r}"
     return Reply(RUNNING, f"{run.who} has been running it since {since}{at}", facts)
+
+
+def _succeeded(run: Control) -> Reply:
+    moment = _moment(run.end_time)
+    at = None if moment is None else moment.isoformat()
+    facts = {"who": run.who, "at": at, "batch": run.batch, "data": run.data}
+    return Reply(SKIP, f"it has succeeded already, at {at}", facts)
 
 
 def _with(noted: Noted, run: Control) -> Control:
