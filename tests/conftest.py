@@ -25,6 +25,7 @@ from tests.server.process import WHICH
 
 pytest_plugins = [
     "tests.fixture.app",
+    "tests.fixture.broker",
     "tests.fixture.command",
     "tests.fixture.console",
     "tests.fixture.trace",
@@ -48,7 +49,7 @@ OFTEN_ON = {
     "ledger": HALF,
     "core": QUARTER,
     **dict.fromkeys(("operate", "watch", "cli", "web"), EIGHTH),
-    **dict.fromkeys(("rolling", "control", "sweep", "flow", "external"), EIGHTH),
+    **dict.fromkeys(("rolling", "control", "sweep", "flow", "external", "queue"), EIGHTH),
 }
 
 # How long an example takes is the machine's affair.

@@ -29,6 +29,10 @@ QUICK_SHAPES = ((800, 5), (200, 20), (20, 200))
 AT_ONCE = 50_000
 PEER_SECONDS = 20.0
 PEER = "pgboss"
+END_OTHERS = """
+select pg_terminate_backend(pid, 5000) from pg_stat_activity
+where datname = current_database() and pid <> pg_backend_pid()
+"""
 FOLDER = Path(os.environ[tally.FOLDER_VARIABLE])
 
 Figures = dict[str, float]
@@ -83,6 +87,8 @@ def drain_peer(keys: int, rows: int) -> Figures:
     home = install.home(PEER)
     os.environ["BENCH_KEYS"] = str(keys)
     with psycopg.connect(url(), autocommit=True) as connection:
+        # The server may still be busy with a statement of the last workers.
+        connection.execute(END_OTHERS)
         connection.execute("drop schema if exists pgboss cascade")
     for verb in ("prepare", "bulk"):
         _node([str(home / "enqueue.mjs"), verb, str(rows)])

@@ -51,11 +51,14 @@ __all__ = [
     "BadInput",
     "BadKey",
     "BadMembers",
+    "BadQueue",
     "BadRate",
     "BadSchedule",
     "BadSource",
     "BadStep",
     "BadWindow",
+    "BrokerRefused",
+    "BrokerUnavailable",
     "Cancel",
     "Context",
     "ControlRun",
@@ -167,6 +170,6 @@ __getattr__ = attributes_of(
     },
     modules=(
         *("errors", "external", "ledger", "logging", "metrics"),
-        *("ring", "telemetry", "testing", "web"),
+        *("queue", "ring", "telemetry", "testing", "web"),
     ),
 )

@@ -54,6 +54,9 @@ from windlass.flow.operate.template import Templates
 from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate.switch.handle import Switching
 from windlass.operate.task import operate as task
+from windlass.queue.declare import OUTBOX, chosen_consumers, outbox_kind
+from windlass.queue.model.queue import MADE
+from windlass.queue.operate.handle import Queueing
 from windlass.rolling.model import NO_WITHIN, RollingOptions, check_takes_a_code, make_period
 from windlass.rolling.operate.handle import Rolling
 from windlass.rolling.operate.item import RollingTools
@@ -90,12 +93,14 @@ FACES = Faces(
         "sweep": "windlass_sweep",
         "external": "windlass_external",
         "flow": "windlass_task where flow_id is not null",
+        "queue": "windlass_queue",
         "watch": "windlass_audit",
-    }
+    },
+    since={"queue": "0011"},
 )
 
 
-class App(Switching, Alerting):
+class App(Switching, Alerting, Queueing):
     """Declares tasks and stores them in one database, or in several: its shards.
 
     The default database is $WINDLASS_DATABASE_URL, or else the file windlass.db in the current
@@ -439,10 +444,12 @@ class App(Switching, Alerting):
         concurrency: int | None = None,
         until_idle: bool = False,
         shards: Sequence[str] | None = None,
+        consume: Sequence[str] | None = None,
     ) -> AnyWorker:
         """A worker for these kinds, or all; `await worker.run()` runs it until `worker.stop()`.
 
-        It serves all shards, or those that `shards` names by number or database.
+        It serves all shards, or those that `shards` names by number or database. Of the consumers
+        among the kinds it runs all, or those that `consume` names; none if that is empty.
         """
         self.prepare()
         if concurrency is not None and (not isinstance(concurrency, int) or concurrency < 1):
@@ -452,13 +459,16 @@ class App(Switching, Alerting):
             concurrency=concurrency or self.settings.concurrency,
             until_idle=until_idle,
         )
-        chosen = {**self.registry.chosen(list(kinds or [])), **self._own_for(settings)}
+        chosen = {**self.chosen(kinds, consume), **self._own_for(settings)}
         return self._serving(chosen, settings, shards)
 
     def _own_for(self, settings: WorkerSettings) -> dict[str, Kind]:
         own = dict(self.own_kinds)
         if settings.until_idle and not self.watching.channels:
             del own[DELIVER]
+        if MADE:
+            # Without a queue no message could be sent: only it knows its URL.
+            own[OUTBOX] = outbox_kind(self.find_queue)
         return own
 
     def _serving(
@@ -472,6 +482,14 @@ class App(Switching, Alerting):
             served = served or dict.fromkeys(self.fleet.shards)
             return Team(self.fleet, list(served), self.registry, chosen, settings)
         return Worker(self.fleet.single, self.registry, chosen, settings)
+
+    def chosen(
+        self, kinds: Sequence[str] | None = None, consume: Sequence[str] | None = None
+    ) -> dict[str, Kind]:
+        """The kinds that a worker with these options would run; an error names an unknown one."""
+        if consume is None:
+            return self.registry.chosen(list(kinds or []))
+        return chosen_consumers(self.registry, kinds, consume)
 
     def outside_watcher(self) -> OutsideWatcher:
         """Watches all databases beside the workers; `windlass watch` and the console run it."""

@@ -11,6 +11,7 @@ WindlassError
         BadSource                       a table cannot be mirrored or followed
         BadStep                         a step of a control run is not valid, or out of order
         BadMembers                      a URL of etcd or ZooKeeper cannot be used
+        BadQueue                        a queue's URL, name or options cannot be used
         BadFlow                         a graph cannot run, or a node cannot be changed
         InvalidQuantity                 a quantity that the ledger cannot count
     UnknownKind, DuplicateKey, TaskNotFound, ItemNotFound
@@ -32,6 +33,8 @@ WindlassError
     DatabaseUnavailable                 still failing after all retries
         Blocked                         another transaction locks the rows for too long
     MembersUnavailable                  etcd or ZooKeeper did not answer
+    BrokerUnavailable                   a message broker does not answer
+        BrokerRefused                   it answers, and refuses: credentials, rights, another queue
     Signal                              not an error: a handler raises it about its own task
         Retry, Cancel, Snooze, Overloaded
 """
@@ -155,6 +158,10 @@ class BadStep(BadInput):
 
 class BadMembers(BadInput):
     """A URL of etcd or ZooKeeper cannot be used."""
+
+
+class BadQueue(BadInput):
+    """A queue's URL, name or options cannot be used."""
 
 
 class BadFlow(BadInput):
@@ -418,6 +425,20 @@ class MembersUnavailable(_Stated):
     url: str
     why: str
     text = "members {url!r} did not answer: {why}"
+
+
+class BrokerUnavailable(_Stated):
+    """A message broker does not answer, or the connection was lost. The text has no secrets."""
+
+    broker: str
+    why: str
+    text = "the broker at {broker} did not answer: {why}"
+
+
+class BrokerRefused(BrokerUnavailable):
+    """A message broker answers, and refuses what it is asked for. The text has no secrets."""
+
+    text = "the broker at {broker} refused: {why}"
 
 
 class Signal(WindlassError):

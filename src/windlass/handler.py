@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 from windlass.core.run.context import RunContext, current_run
 
 if TYPE_CHECKING:
+    from windlass.database.connection import Connection
     from windlass.external.model import Submission
     from windlass.flow.engine import Growing
+    from windlass.queue.model.message import ReceivedMessage
 
 
 class Context(RunContext):
@@ -33,6 +35,23 @@ class Context(RunContext):
         from windlass.flow.engine import growing
 
         return growing(self._run)
+
+    @property
+    def conn(self) -> Connection:
+        """The transaction of the message that is handled: write by it, and do not commit.
+
+        It has the id of the message and everything else that the handler writes by Windlass.
+        """
+        from windlass.queue.engine.effect import connection_of
+
+        return connection_of(self._run)
+
+    @property
+    def messages(self) -> list[ReceivedMessage]:
+        """The messages that the handler of a consumer was called with, with ids and headers."""
+        from windlass.queue.engine.effect import messages_of
+
+        return messages_of(self._run)
 
     @property
     def _submission(self) -> Submission:

@@ -116,6 +116,22 @@ WORDS: dict[str, tuple[int, str]] = {
         logging.WARNING,
         "outcome of task {kind} {task} refused: the task no longer belongs to this worker",
     ),
+    "carrier.silent": (logging.WARNING, "tasks of kind {kind} wait: {why}"),
+    "carrier.stale": (
+        logging.DEBUG,
+        "a reply from the consumers of queue {queue} came twice or too late: {reply}",
+    ),
+    "carrier.misread": (logging.ERROR, "a reply in queue {queue} cannot be read: {error}"),
+    "consumer.started": (logging.INFO, "consumer of queue {queue} started: it runs {kinds}"),
+    "consumer.stopping": (
+        logging.INFO,
+        "consumer of queue {queue} is stopping: waiting for {running} running tasks",
+    ),
+    "consumer.stopped": (logging.INFO, "consumer of queue {queue} stopped; it ran {done} tasks"),
+    "consumer.refused": (
+        logging.ERROR,
+        "a message in queue {queue} was refused: {error}",
+    ),
     "task.abandoned": (
         logging.WARNING,
         "thread of task {kind} {task} abandoned: its handler does not stop ({threads} so far)",
@@ -232,6 +248,18 @@ WORDS: dict[str, tuple[int, str]] = {
         logging.WARNING,
         "external system did not cancel {handle}: {error}",
     ),
+    "queue.failed": (
+        logging.WARNING,
+        "queue {queue}: {error}; it is tried again",
+    ),
+    "queue.back": (logging.INFO, "queue {queue}: the broker at {broker} answers again"),
+    "queue.full": (
+        logging.WARNING,
+        "queue {queue}: the broker refused {messages} messages, which are sent again: {error}",
+    ),
+    "outbox.sent": (logging.DEBUG, "queue {queue}: {messages} messages were sent"),
+    "message.failed": (logging.ERROR, "message {message} of queue {queue} failed: {error}"),
+    "message.refused": (logging.WARNING, "kind {kind}: the id of a message is wrong: {error}"),
     "shard.joined": (logging.INFO, "{shard} became shard {place} of the app"),
     "shard.down": (
         logging.WARNING,

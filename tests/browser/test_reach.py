@@ -15,7 +15,7 @@ PLACES = (
     *("", "alerts", "tasks", "tasks?status=failed", "rolling", "rolling/stock_level"),
     *("sweeps", "sweeps/offer", "sweeps/shelf?tab=failures", "sweeps/shelf?tab=rounds"),
     *("flows", "flows?tab=templates", "flows/template", "control", "switches"),
-    *("switches/send_mail", "downstreams", "ring", "audit", "tokens", "about", "nowhere"),
+    *("switches/send_mail", "downstreams", "queues", "ring", "audit", "tokens", "about", "nowhere"),
     *("ledger", "ledger/deductions", "ledger/returns", "ledger/entries", "ledger/audit"),
 )
 LEDGER = ("ledger/stock/rail", "ledger/deductions/order%20of%20rails")

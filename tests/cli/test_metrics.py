@@ -17,7 +17,7 @@ from tests.wait import eventually
 from tests.watch.metric.metered import Scrape
 from windlass import __version__
 from windlass.cli.endpoint import MOST_CONNECTIONS, Endpoint, PlainAnswer, guarded_page
-from windlass.watch.metric.table import DATABASE, METRICS, PROCESS
+from windlass.watch.metric.table import CARRIED, DATABASE, METRICS, PROCESS
 
 WINDLASS = (sys.executable, "-m", "windlass")
 TOKEN = "token of more than sixteen"
@@ -25,6 +25,7 @@ SHOP = """
 import os, signal
 from windlass import App, Keys
 from windlass.ledger import Ledger
+from windlass.queue import Queue
 
 app = App({url!r}, dead_after="2s", lease="10s", late_after=None)
 
@@ -44,6 +45,9 @@ def stock(code: str) -> None: ...
 
 @app.sweep(Keys(1, 20), ranges=2)
 def offer(key: int) -> None: ...
+
+@app.consume(Queue("memory://", "product"))
+def on_product(event: dict) -> None: ...
 
 def fill():
     mail.enqueue_many([{{"to": f"{{number}}@secret.example"}} for number in range(200)])
@@ -140,7 +144,9 @@ def test_a_worker_and_a_console_expose_what_the_table_has_and_what_was_run(
 
     assert worker.names == {metric.name for metric in PROCESS}
     assert console.names - worker.names == {metric.name for metric in DATABASE}
-    assert console.names | worker.names == METRICS.keys()
+    # Nothing is carried here.
+    rest = {metric.name for metric in CARRIED}
+    assert console.names | worker.names == METRICS.keys() - rest
     for found in (worker, console):
         assert "hunter2" not in found.text
         assert "secret.example" not in found.text

@@ -106,7 +106,7 @@ def test_a_worker_whose_loop_ends_leaves_and_another_does_its_work(database_url)
     sql(app, "alter table windlass_hidden rename to windlass_switch")
 
     assert {event.name for event in heard} == {"worker.crashed", "worker.left"}
-    assert app.database.read(ring_store.present) == set()
+    assert app.database.read(ring_store.workers) == []
     note.enqueue(1)
     with working(app):
         eventually(lambda: done == [1], what="the work of another worker")

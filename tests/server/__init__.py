@@ -14,6 +14,8 @@ from tests.server.mysql import MySQL
 from tests.server.pgbouncer import PgBouncer
 from tests.server.postgresql import PostgreSQL
 from tests.server.process import Daemon, Server, ServerMissing
+from tests.server.rabbitmq import RabbitMQ
+from tests.server.redis import Redis
 from tests.server.secure import SecureEtcd, SecureZooKeeper
 from tests.server.zookeeper import ZooKeeper
 
@@ -25,6 +27,8 @@ __all__ = [
     "MySQL",
     "PgBouncer",
     "PostgreSQL",
+    "RabbitMQ",
+    "Redis",
     "SecureEtcd",
     "SecureZooKeeper",
     "Server",

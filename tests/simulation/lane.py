@@ -16,7 +16,7 @@ from tests.simulation.world import Step, World
 from windlass.clock import SECOND
 from windlass.core.run import chain
 from windlass.core.run.chain import Chain, ChainRoom
-from windlass.core.run.in_flight import Capacity
+from windlass.core.run.known import Capacity
 from windlass.core.run.ready import Run, State
 from windlass.value.bucket import bucket_of_lane, is_holding, lane_number, place_of
 from windlass.value.outcome import Retried, Snoozed, Succeeded

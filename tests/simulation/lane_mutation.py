@@ -43,7 +43,7 @@ def reword(patch: pytest.MonkeyPatch, stage: Stage, said: str, instead: str) -> 
 
 
 def a_failing_row_does_not_hold_its_lane(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    patch.setattr(finish, "_holding", lambda _runs, _accepted: [])
+    patch.setattr(finish, "_comes_again", lambda _run: False)
 
 
 def what_is_handed_back_loses_its_place(patch: pytest.MonkeyPatch, stage: Stage) -> None:

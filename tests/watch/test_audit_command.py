@@ -44,10 +44,21 @@ LOOKS = {
     *("sweep list", "sweep show", "sweep failures", "sweep audit", "shard list"),
     *("ledger stock", "ledger show", "ledger entries", "ledger audit", "token list"),
     *("alert list", "alert show", "promise list", "promise show", "plan"),
-    *("downstream list", "downstream show"),
+    *("downstream list", "downstream show", "queue list", "queue show", "queue failed"),
 }
 # What keeps a record of its own, or begins before there are tables.
-ELSEWHERE = {"worker", "dev", "console", "callback", "run", "demo", "init", "migrate", "watch"}
+ELSEWHERE = {
+    "worker",
+    "consumer",
+    "dev",
+    "console",
+    "callback",
+    "run",
+    "demo",
+    "init",
+    "migrate",
+    "watch",
+}
 ACTS = {
     *("pause", "resume", "set", "task retry", "task cancel", "task enqueue"),
     *("rolling add", "rolling remove", "rolling visit"),
@@ -62,7 +73,7 @@ ACTS = {
     ),
     *("flow start", "flow retry", "flow skip", "flow cancel", "flow import"),
     *("shard drain", "shard move", "acknowledge", "token create", "token revoke"),
-    *("alert acknowledge", "alert test"),
+    *("alert acknowledge", "alert test", "queue retry", "queue drop"),
 }
 
 

@@ -153,7 +153,7 @@ export interface DeclaredView {
   summary: string; arguments: readonly ArgumentView[]; retries: number; timeout: string | null;
   rate: string | null; window: string | null; group: string | null; concurrency: number | null;
   total_concurrency: number | null; priority: number; breaker: string | null;
-  downstreams: readonly string[];
+  downstreams: readonly string[]; via: string | null;
 }
 
 /** A deduction: as it was made, or, asked for later, as it is now. */
@@ -197,6 +197,15 @@ export interface Entry {
 /** A graph as text. */
 export interface ExportOut {
   format: "mermaid" | "dot" | "json"; text: string;
+}
+
+/** A message that is tried again, or that failed. `body` is text, or base64 if `is_binary`. */
+export interface FailedMessage {
+  id: number; kind: string; queue: string; message_id: string;
+  status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled";
+  tries: number; received_at: string; due_at: string | null; failed_at: string | null;
+  lane: string | null; content_type: string; headers: string; body: string; is_binary: boolean;
+  error: string | null;
 }
 
 /** An error of a task. */
@@ -323,13 +332,13 @@ export interface KindDetail {
 /** A kind. Counts are exact up to 10,000; `why` says why it runs or does not. */
 export interface KindView {
   kind: string; is_declared: boolean; cron: string | null; every: string | null;
-  sweep: string | null; next_due_at: string | null; waiting: number; due: number; running: number;
-  failed: number; done_last_hour: number; failed_last_hour: number;
+  sweep: string | null; via: string | null; next_due_at: string | null; waiting: number;
+  due: number; running: number; failed: number; done_last_hour: number; failed_last_hour: number;
   average_milliseconds: number | null; paused: boolean; reason: string | null; who: string | null;
   since: string | null; until: string | null; group: string | null; opens_at: string | null;
   probe_at: string | null; rate: string | null; window: string | null; concurrency: number | null;
   breaker: string; why: string; is_held_back: boolean;
-  family: "task" | "cron" | "rolling" | "sweep" | "flow" | "external" | "unknown";
+  family: "task" | "cron" | "rolling" | "sweep" | "flow" | "external" | "queue" | "unknown";
   declared: DeclaredView | null;
 }
 
@@ -408,6 +417,11 @@ export interface LoopProgress {
 /** A mark for each topic; it changes when something of the topic changes. */
 export interface Marks {
   topics: Readonly<Record<string, string>>;
+}
+
+/** Which failed messages are meant; all of them without ids. */
+export interface Messages {
+  ids?: readonly number[] | null;
 }
 
 /** What was done in the minute that began `at`, in microseconds since the epoch. */
@@ -545,6 +559,23 @@ export interface PromiseView {
   forecast: string; cure: string | null; breaks_at: string | null; ends_at: string | null;
   oldest_age: number | null; overdue: number | null; percent: number | null; rate: number | null;
   needed_rate: number | null; held_back: string | null; missing: readonly string[];
+}
+
+/** A queue, and what its broker says when it is asked. */
+export interface QueueDetail {
+  name: string; address: string; kinds: readonly string[]; carries: readonly string[];
+  waiting: number; oldest_at: string | null; unsent: number; retrying: number; failed: number;
+  received_per_second: number; sent_per_second: number; answered_at: string | null;
+  failed_at: string | null; error: string | null; is_tested: boolean; depth: number | null;
+  problem: string | null;
+}
+
+/** A queue of a broker: what comes in, what goes out, and what failed. Counts stop at 10,000. */
+export interface QueueView {
+  name: string; address: string; kinds: readonly string[]; carries: readonly string[];
+  waiting: number; oldest_at: string | null; unsent: number; retrying: number; failed: number;
+  received_per_second: number; sent_per_second: number; answered_at: string | null;
+  failed_at: string | null; error: string | null; is_tested: boolean;
 }
 
 /** A range as people see it: the keys after `begin` up to `end`; None is an open end. */
@@ -729,7 +760,7 @@ export interface TaskFull {
   finished_at: string | null;
   last_status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled" | null;
   remark: string | null; lane: string | null; payload: string; result: string | null;
-  is_rolling: boolean; can_retry: boolean; can_cancel: boolean;
+  via: string | null; is_rolling: boolean; can_retry: boolean; can_cancel: boolean;
 }
 
 /** A task. Times are microseconds since the epoch; `payload` and `result` are JSON. */

@@ -30,6 +30,14 @@ export interface Get {
     answer: readonly Model.SetAside[];
   };
   "sweeps/{kind}/audit": { params: { kind: string; }; answer: Model.Audit; };
+  "queues": { answer: readonly Model.QueueView[]; };
+  "queues/{name}": {
+    params: { name: string; }; query?: { ask?: Maybe<boolean>; }; answer: Model.QueueDetail;
+  };
+  "queues/{name}/failed": {
+    params: { name: string; }; query?: { limit?: Maybe<number | string>; };
+    answer: readonly Model.FailedMessage[];
+  };
   "flows": {
     query?: {
       flow?: Maybe<string>; status?: Maybe<"running" | "succeeded" | "failed" | "cancelled">;
@@ -200,6 +208,12 @@ export interface Post {
   };
   "sweeps/{kind}/visit-soon": {
     params: { kind: string; }; body: Model.VisitKeySoon; answer: Model.ActionResult;
+  };
+  "queues/{name}/retry": {
+    params: { name: string; }; body: Model.Messages; answer: Model.ActionResult;
+  };
+  "queues/{name}/drop": {
+    params: { name: string; }; body: Model.Messages; answer: Model.ActionResult;
   };
   "flows": { body: Model.FlowStart; answer: Model.FlowStarted; };
   "flows/{number}/retry": {

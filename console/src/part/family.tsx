@@ -12,6 +12,7 @@ const ICONS: Readonly<Record<Kind["family"], IconName>> = {
   sweep: "sweep",
   flow: "flow",
   external: "link",
+  queue: "queue",
   unknown: "warning",
 };
 

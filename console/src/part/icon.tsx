@@ -9,6 +9,7 @@ const PATHS = {
   control: "M5 4v12M5 6h6a2 2 0 0 1 0 4H8a2 2 0 0 0 0 4h7M13 12l2 2-2 2",
   ring: "M10 3a7 7 0 1 0 0 14 7 7 0 0 0 0-14zM10 3v4M16 13.5l-3.4-2M4 13.5l3.4-2",
   ledger: "M4 3h10l2 2v12H4zM7 8h6M7 11h6M7 14h3",
+  queue: "M3 5h14v10H3zM3 6l7 5 7-5",
   switch: "M7 6h6a4 4 0 0 1 0 8H7a4 4 0 0 1 0-8zM13 10h.01",
   downstream: "M3 4h6v4H3zM11 12h6v4h-6zM6 8v6h5M9 12l2 2-2 2",
   alert: "M10 3a4.5 4.5 0 0 1 4.5 4.5V11l1.5 3H4l1.5-3V7.5A4.5 4.5 0 0 1 10 3zM8.5 16.5h3",

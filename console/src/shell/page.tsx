@@ -12,6 +12,8 @@ import { flowDetail, flowList } from "../page/flow";
 import { ledgerDetail, ledgerList } from "../page/ledger";
 import { OverviewPage } from "../page/overview";
 import { PromisePage } from "../page/promise";
+import { QueuePage } from "../page/queue";
+import { QueueDetailPage } from "../page/queue/detail";
 import { RingPage } from "../page/ring";
 import { RollingPage } from "../page/rolling";
 import { RollingDetailPage } from "../page/rolling/detail";
@@ -116,6 +118,15 @@ export const PAGES: readonly Entry[] = [
     group: "work",
     list: ledgerList,
     detail: ledgerDetail,
+  },
+  {
+    name: "queues",
+    path: "queues",
+    letter: "q",
+    icon: "queue",
+    group: "work",
+    list: () => <QueuePage />,
+    detail: ([name = ""]) => <QueueDetailPage key={name} name={name} />,
   },
   {
     name: "switches",

@@ -24,6 +24,7 @@ from windlass.errors import BadBreaker, BadDuration, BadRate, BadSchedule, BadWi
 from windlass.external.command.callback import callback
 from windlass.operate.ring.command import ring
 from windlass.operate.switch.command import pause, resume, set_
+from windlass.queue.command.consumer import consumer
 from windlass.watch.command.alert import acknowledge, alerts
 from windlass.watch.command.watch import audit, check, migrate, status, watch
 from windlass.watch.promise.command.plan import plan
@@ -33,7 +34,7 @@ UNREADABLE = (BadBreaker, BadDuration, BadRate, BadSchedule, BadWindow)
 
 # fmt: off
 COMMANDS = (
-    worker, dev, console, migrate, check, status, ring, pause, resume, set_, plan, alerts,
+    worker, consumer, dev, console, migrate, check, status, ring, pause, resume, set_, plan, alerts,
     acknowledge, audit, run, watch, demo, init, callback,
 )
 # fmt: on
@@ -47,6 +48,7 @@ GROUPS = {
     "windlass.control.command.control": (
         "Show control runs, release those that are stuck, reset those that failed."
     ),
+    "windlass.queue.command.queue": "Show queues and failed messages, and retry or drop these.",
     "windlass.ledger.command": "Show the stock ledger, and check that its books balance.",
     "windlass.watch.promise.command.promise": "Show what kinds promise, and how that stands.",
     "windlass.watch.command.alert": "Show alerts, acknowledge them, and test channels.",

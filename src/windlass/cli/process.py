@@ -37,7 +37,8 @@ from windlass.errors import WindlassError
 from windlass.fork import CHILD
 
 if TYPE_CHECKING:
-    from windlass.app import AnyWorker, App
+    from windlass.app import App
+    from windlass.cli.supervise import Stoppable
     from windlass.value.metric import MetricValue
     from windlass.web.link import Link
     from windlass.web.proxy import Proxy
@@ -59,6 +60,14 @@ GraceOption = Annotated[
 ShardOption = Annotated[
     list[str] | None,
     typer.Option("--shard", help="Use only this shard: its number or database; repeatable."),
+]
+ConsumeOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--consume",
+        metavar="KIND",
+        help="Consume only messages of this kind, besides the tasks; repeatable; or all, or none.",
+    ),
 ]
 HealthOption = Annotated[
     str | None,
@@ -155,6 +164,7 @@ def worker(
     concurrency: ConcurrencyOption = None,
     kind: KindOption = None,
     shard: ShardOption = None,
+    consume: ConsumeOption = None,
     grace: GraceOption = None,
     once: Annotated[bool, typer.Option("--once", help="Run what is due, then exit.")] = False,
     health: HealthOption = None,
@@ -165,18 +175,14 @@ def worker(
     """Run tasks until SIGTERM, then finish the running ones; a second SIGTERM stops at once."""
     end_quietly()
     loaded = load_app(app)
-    from windlass.watch.metric import process
-
-    console = _begin_logs(as_json=as_json)
+    console = begin_logs(as_json=as_json)
     if grace is not None:
         loaded.set_grace(grace)
-    loaded.registry.chosen(kind or [])
+    loaded.chosen(kind, _consumed(consume))
     for name in shard or []:
         loaded.fleet.named(name)
-    served = _Served(health, metrics, metrics_token or None)
-    if served.metrics is not None:
-        served.check()
-        process.measure(loaded.registry)
+    served = Served(health, metrics, metrics_token or None)
+    measured = served.measure(loaded)
     loaded.prepare()
     if once and processes > 1:
         refuse("--once runs in this process alone; leave --processes out")
@@ -184,12 +190,24 @@ def worker(
         loaded.close()
         supervisor = Supervisor(sys.argv[1:], processes=processes)
         served.start(fatal=lambda: None, trouble=supervisor.trouble, samples=supervisor.samples)
-        sys.exit(_supervise(supervisor, loaded, console))
-    made = loaded.worker(kinds=kind, concurrency=concurrency, until_idle=once, shards=shard)
-    measured = partial(process.samples, loaded.registry)
+        sys.exit(supervise(supervisor, loaded, console))
+    made = loaded.worker(
+        kinds=kind,
+        concurrency=concurrency,
+        until_idle=once,
+        shards=shard,
+        consume=_consumed(consume),
+    )
     if CHILD not in os.environ:
         served.start(fatal=lambda: made.fatal, trouble=made.trouble, samples=measured)
-    _leave(_run_worker(made, loaded, console, None if metrics is None else measured))
+    leave(run_until_signal(made, loaded, console, None if metrics is None else measured))
+
+
+def _consumed(given: list[str] | None) -> list[str] | None:
+    """The consumers that a worker runs; None: all that it serves."""
+    if not given or given == ["all"]:
+        return None
+    return [] if given == ["none"] else given
 
 
 def console(
@@ -244,23 +262,23 @@ def dev(
         # Not for the processes that handlers start.
         folder = os.environ.pop(LINK_FOLDER, None)
         loaded = load_app(app)
-        console = _begin_logs(as_json=as_json)
+        console = begin_logs(as_json=as_json)
         loaded.prepare()
         _measure(loaded)
         made = loaded.worker(kinds=kind, concurrency=concurrency)
         with _console_beside(loaded, host=host, port=port, secret=secret, folder=folder):
-            code = _run_worker(made, loaded, console)
-        _leave(code)
-    console = _begin_logs(as_json=as_json)
+            code = run_until_signal(made, loaded, console)
+        leave(code)
+    console = begin_logs(as_json=as_json)
     with ExitStack() as stack:
         # Chosen once, so that a restarted process uses the same port and link.
         free = _announce(stack, host, port, secret, open_it=open_it)
         supervisor = Supervisor([*sys.argv[1:], "--port", str(free)], processes=1, reload=True)
-        code = _supervise(supervisor, None, console)
+        code = supervise(supervisor, None, console)
     sys.exit(code)
 
 
-def _begin_logs(*, as_json: bool) -> Console | None:
+def begin_logs(*, as_json: bool) -> Console | None:
     """Set up logs, unless the app has; the terminal, if a live line may be drawn there."""
     console = None
     if CHILD not in os.environ and not is_set_up():
@@ -270,19 +288,23 @@ def _begin_logs(*, as_json: bool) -> Console | None:
 
 
 @dataclass(frozen=True)
-class _Served:
-    """What a worker serves over HTTP, and where."""
+class Served:
+    """What a worker or a consumer serves over HTTP, and where."""
 
     health: str | None
     metrics: str | None
     token: str | None
 
-    def check(self) -> None:
-        """Raise if metrics cannot be served as asked."""
+    def measure(self, app: App) -> Callable[[], list[MetricValue]]:
+        """Count from now on, if metrics are asked for. Raises if they cannot be served so."""
+        from windlass.watch.metric import process
         from windlass.watch.metric.exposition import need_client
 
-        need_client()
-        guarded_page(lambda: PlainAnswer(200, ""), self.metrics or "", self.token)
+        if self.metrics is not None:
+            need_client()
+            guarded_page(lambda: PlainAnswer(200, ""), self.metrics, self.token)
+            process.measure(app.registry)
+        return partial(process.samples, app.registry)
 
     def start(
         self,
@@ -321,13 +343,18 @@ def _metrics_page(samples: list[MetricValue]) -> PlainAnswer:
     return PlainAnswer(200, made.text, made.media_type)
 
 
-def _run_worker(
-    made: AnyWorker,
+def run_until_signal(
+    made: Stoppable,
     app: App,
     console: Console | None,
     samples: Callable[[], list[MetricValue]] | None = None,
+    *,
+    due: Callable[[], str] | None = None,
 ) -> int:
-    """Run one worker in this process until a signal stops it; returns the exit code."""
+    """Run a worker or a consumer in this process until a signal stops it; its exit code.
+
+    `due` is what the live line shows as due; by default the number of due rows.
+    """
     is_child = CHILD in os.environ
     # Shorter turns between handlers and database threads keep commits fast under load.
     sys.setswitchinterval(0.0005)
@@ -350,7 +377,7 @@ def _run_worker(
 
     try:
         if console is not None:
-            with live_line(console, lambda: _shown(made), _due_counter(app)):
+            with live_line(console, lambda: _shown(made), due or _due_counter(app)):
                 run()
         else:
             if is_child:
@@ -363,7 +390,7 @@ def _run_worker(
     return 0 if made.left_cleanly else 1
 
 
-def _leave(code: int) -> NoReturn:
+def leave(code: int) -> NoReturn:
     """End the process, even if threads of handlers cannot be stopped."""
     deadline = time.monotonic() + 0.5
     others = [
@@ -380,7 +407,7 @@ def _leave(code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _leave_anyway(made: AnyWorker) -> None:
+def _leave_anyway(made: Stoppable) -> None:
     time.sleep(2.0)
     try:
         made.leave("stopped at once")
@@ -388,7 +415,7 @@ def _leave_anyway(made: AnyWorker) -> None:
         os._exit(0)
 
 
-def _supervise(supervisor: Supervisor, app: App | None, console: Console | None) -> int:
+def supervise(supervisor: Supervisor, app: App | None, console: Console | None) -> int:
     """Supervise, and show the progress on the terminal; returns the exit code."""
     if console is None:
         return supervisor.run()
@@ -403,7 +430,7 @@ def _terminal(*, as_json: bool) -> Console | None:
     return console if console.is_terminal and not as_json else None
 
 
-def _shown(made: AnyWorker) -> Shown:
+def _shown(made: Stoppable) -> Shown:
     pulse = made.pulse()
     return Shown(1, pulse.running, pulse.done, pulse.failed)
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, NamedTuple, Protocol
 
 import msgspec
 
@@ -22,9 +22,6 @@ from windlass.cli.log import Shown
 from windlass.fork import CHILD
 from windlass.value.metric import MetricValue, Pulse, Report
 from windlass.watch.metric.table import HEARTBEAT_AGE
-
-if TYPE_CHECKING:
-    from windlass.app import AnyWorker
 
 CHECK_SECONDS = 0.2
 FIRST_PAUSE = 0.5
@@ -37,6 +34,30 @@ SILENT_SECONDS = 5.0
 
 NO_PULSE = Pulse(0, 0, 0, 0, 0)
 NOT_JOINED = "it has not joined"
+
+
+class Stoppable(Protocol):
+    """What runs in a process until it is stopped: a worker, or a consumer."""
+
+    left_cleanly: bool
+
+    async def run(self) -> None:
+        """Work until it is stopped."""
+
+    def stop(self) -> None:
+        """Finish what runs, then end; a second call ends at once."""
+
+    def leave(self, why: str) -> None:
+        """Hand back what is in flight, without waiting."""
+
+    @property
+    def stops_at_once(self) -> bool: ...
+
+    def pulse(self) -> Pulse:
+        """Its counts now."""
+
+    def trouble(self) -> str | None:
+        """Why it takes no work now; None if it does."""
 
 
 class Counted(NamedTuple):
@@ -222,7 +243,7 @@ def aged(samples: list[MetricValue], seconds: float) -> list[MetricValue]:
     ]
 
 
-def send_pulses(worker: AnyWorker, samples: Callable[[], list[MetricValue]] | None = None) -> None:
+def send_pulses(worker: Stoppable, samples: Callable[[], list[MetricValue]] | None = None) -> None:
     """Send this worker's numbers to the supervisor; stop the worker when that is gone."""
     supervisor = int(os.environ[CHILD])
 

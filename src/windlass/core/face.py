@@ -238,10 +238,18 @@ class Faces:
     """The faces of an app. Each is loaded at its first use.
 
     `places` maps each face to its table: a face without kinds and without rows costs nothing.
+    `since` has the migration of each table that is not in the oldest tables.
     """
 
-    def __init__(self, places: Mapping[str, str], *, package: str = "windlass") -> None:
+    def __init__(
+        self,
+        places: Mapping[str, str],
+        *,
+        since: Mapping[str, str] | None = None,
+        package: str = "windlass",
+    ) -> None:
         self._places = places
+        self._since = since or {}
         self._package = package
 
     @cached_property
@@ -250,11 +258,18 @@ class Faces:
 
     def only(self, names: Collection[str]) -> Faces:
         kept = {name: place for name, place in self._places.items() if name in names}
-        return self if len(kept) == len(self._places) else Faces(kept, package=self._package)
+        if len(kept) == len(self._places):
+            return self
+        return Faces(kept, since=self._since, package=self._package)
 
     def in_use(self, database: Database, kinds: Iterable[Kind] = ()) -> Faces:
         """The faces that declared one of these kinds, or have rows in the database."""
-        found = database.filled(list(self._places.values()))
+        there = {
+            name: place
+            for name, place in self._places.items()
+            if name not in self._since or database.has_tables(self._since[name])
+        }
+        found = database.filled(list(there.values()))
         named = {name for name, place in self._places.items() if place in found}
         return self.only(named | {kind.face for kind in kinds})
 
@@ -264,7 +279,7 @@ class Faces:
 
     def serving(self, kinds: Mapping[str, Kind]) -> Faces:
         """The faces of these kinds."""
-        return self.only({kind.face for kind in kinds.values()})
+        return self.only({face for kind in kinds.values() for face in kind.faces})
 
     def resolve(self, database: Database, tasks: Sequence[Claimed]) -> Resolved:
         """Prepare fetched rows, such as nodes of flows, by the face that can."""

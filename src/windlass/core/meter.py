@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from windlass import telemetry
 from windlass.fork import watch_forks
-from windlass.value.metric import CALL_BOUNDS, RUN_BOUNDS, Distribution
+from windlass.value.metric import CALL_BOUNDS, RUN_BOUNDS, Distribution, Pulse
 from windlass.value.outcome import Snoozed
 
 if TYPE_CHECKING:
@@ -41,6 +41,8 @@ class WorkerState:
     heartbeat_age: float | None
     buckets: int
     is_guarded: bool
+    # Of carried kinds: how many messages no consumer has taken, as was last measured.
+    waiting_elsewhere: Mapping[str, int]
 
 
 class Metered(Protocol):
@@ -48,6 +50,13 @@ class Metered(Protocol):
 
     def state(self) -> WorkerState:
         """What it has now."""
+
+
+class Consuming(Protocol):
+    """A consumer of carried tasks, as a meter sees it."""
+
+    def pulse(self) -> Pulse:
+        """Its counts now."""
 
 
 @dataclass(eq=False)
@@ -72,6 +81,8 @@ class Meter:
     def _begin(self) -> None:
         self.lock = threading.Lock()
         self.enqueued: Counter[str] = Counter()
+        # Messages that brokers have confirmed, by queue.
+        self.published: Counter[str] = Counter()
         self.kinds: dict[str, KindMeter] = {}
         self.claims = Distribution(CALL_BOUNDS)
         self.claimed_rows: Counter[str] = Counter()
@@ -80,6 +91,9 @@ class Meter:
         # The runs of workers that have left.
         self.started_before: Counter[str] = Counter()
         self.workers: list[Metered] = []
+        # Runs in consumers of this process, by kind and how they ended; and the consumers.
+        self.consumed_runs: Counter[tuple[str, str]] = Counter()
+        self.consumers: list[Consuming] = []
 
     def after_fork(self) -> None:
         """A forked child begins at 0."""
@@ -102,6 +116,11 @@ class Meter:
         """Tasks were enqueued."""
         with self.lock:
             self.enqueued[kind] += count
+
+    def publish(self, queue: str, count: int) -> None:
+        """Messages were sent, and their broker has confirmed them."""
+        with self.lock:
+            self.published[queue] += count
 
     def looked(self, found: Sequence[Claimed], seconds: float) -> None:
         """A worker asked the database for due rows."""
@@ -148,6 +167,11 @@ class Meter:
             for count in counts:
                 found = durations.get(count.kind, ())
                 self._count(count).duration.observe_all([each / 1e3 for each in found])
+
+    def consumed(self, kind: str, *, has_failed: bool) -> None:
+        """A consumer has run a carried task. Its worker counts the task."""
+        with self.lock:
+            self.consumed_runs[kind, "failed" if has_failed else "done"] += 1
 
     def _count(self, count: Count) -> KindMeter:
         meter = self.kinds.get(count.kind)

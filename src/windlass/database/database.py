@@ -34,6 +34,7 @@ from windlass.database.bound import Bounds
 from windlass.database.connection import TABLES
 from windlass.database.dialect import Dialect, dialect_of
 from windlass.database.dialect.base import BLOCK, Executor
+from windlass.database.joined import JOINED
 from windlass.database.url import normalise, show
 from windlass.database.version import SchemaVersion, Tables, read_tables
 from windlass.errors import BadDatabase, DatabaseUnavailable
@@ -238,8 +239,12 @@ class Database:
     ) -> T:
         """Run `work` in one writing transaction; retry all of it when that can help.
 
-        Unless `patient`, it fails when another transaction holds a row for too long.
+        Unless `patient`, it fails when another transaction holds a row for too long. In a joined
+        transaction of this database it is part of that one, and is not retried.
         """
+        joined = JOINED.get()
+        if joined is not None and joined.database is self:
+            return joined.write(work)
         return self._retry(lambda: self._in_transaction(work), tries, patient=patient)
 
     def write_as(
@@ -298,6 +303,9 @@ class Database:
 
     def read(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
         """Run `work`, which only reads; its statements do not share a snapshot."""
+        joined = JOINED.get()
+        if joined is not None and joined.database is self and joined.has_begun:
+            return joined.read(work)
         return self._retry(lambda: self._without_begin(work), tries)
 
     def snapshot(self, work: Callable[[Connection], T], *, tries: int = TRIES) -> T:
@@ -317,7 +325,7 @@ class Database:
         self, work: Callable[[Connection], T], *, tries: int = TRIES, patient: bool = True
     ) -> T:
         """Run `work`, one statement, in autocommit where the dialect `commits_alone`."""
-        if self.dialect.commits_alone:
+        if self.dialect.commits_alone and JOINED.get() is None:
             return self._retry(lambda: self._without_begin(work), tries, patient=patient)
         return self.write(work, tries=tries, patient=patient)
 
@@ -456,12 +464,26 @@ class Numbers:
         self._blocks = 1
 
     def take(
-        self, count: int = 1, *, inside: Executor | None = None, tries: int = TRIES
+        self,
+        count: int = 1,
+        *,
+        inside: Executor | None = None,
+        tries: int = TRIES,
+        newest: bool = False,
     ) -> list[int]:
-        """`count` new numbers, taken `inside` the caller's transaction if they must be."""
+        """`count` new numbers, taken `inside` the caller's transaction if they must be.
+
+        With `newest`, they are larger than all that any process has used before this call.
+        """
         dialect = self._database.dialect
         if inside is not None and dialect.numbers_join:
             return list(chain.from_iterable(dialect.take_numbers(inside, count)))
+        joined = JOINED.get()
+        if dialect.numbers_join and joined is not None and joined.database is self._database:
+            # Another transaction would wait for this one for ever.
+            return self.take(count, inside=joined.connection)
+        if newest:
+            return list(chain.from_iterable(self._taken(count, tries)))[:count]
         with self._lock:
             if time.monotonic() - self._taken_at > FRESH_SECONDS:
                 self._left, self._blocks = [], 1
@@ -473,12 +495,20 @@ class Numbers:
             return numbers
 
     def _fetch(self, count: int, tries: int) -> None:
-        wanted = max(self._blocks * BLOCK, count)
-        self._left = self._database.write(
-            lambda connection: self._database.dialect.take_numbers(connection, wanted), tries=tries
-        )
+        self._left = self._taken(max(self._blocks * BLOCK, count), tries)
         self._blocks = min(self._blocks * 2, MOST_BLOCKS)
         self._taken_at = time.monotonic()
+
+    def _taken(self, wanted: int, tries: int) -> list[range]:
+        # Numbers that were taken stay taken, whatever becomes of a transaction that calls join.
+        token = JOINED.set(None)
+        try:
+            return self._database.write(
+                lambda connection: self._database.dialect.take_numbers(connection, wanted),
+                tries=tries,
+            )
+        finally:
+            JOINED.reset(token)
 
     def _use(self, count: int) -> list[int]:
         first, *rest = self._left

@@ -55,6 +55,11 @@ class Arguments:
             )
         self._decode = self._make_decoder().decode
 
+    @property
+    def types(self) -> Mapping[str, Any]:
+        """The annotation of each parameter."""
+        return self._types
+
     def encode(
         self,
         args: tuple[object, ...],

@@ -24,9 +24,9 @@ CAUTION = 0.95
 # How much a worker reserves that may not need it all. One that uses all of it reserves more, up to
 # the horizon, so that one reservation and one read a second are enough.
 SLICE = 250_000
-LATE = 80_000
+LATE = 95_000
 # Nobody reserves a moment that is further away.
-HORIZON = 1_000_000
+HORIZON = 1_500_000
 # More is reserved and fetched this long before the last reserved moment.
 IN_TIME = 300_000
 

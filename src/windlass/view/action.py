@@ -31,6 +31,8 @@ class Action(StrEnum):
     LEDGER_GIVE_BACK = "ledger.give_back"
     LEDGER_RESTOCK = "ledger.restock"
     LEDGER_VOID = "ledger.void"
+    QUEUE_DROP = "queue.drop"
+    QUEUE_RETRY = "queue.retry"
     ROLLING_ADD = "rolling.add"
     ROLLING_FOLLOW = "rolling.follow"
     ROLLING_MIRROR = "rolling.mirror"

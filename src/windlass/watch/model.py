@@ -17,7 +17,7 @@ from windlass.view.field import JsonText, Moment
 
 NOTHING_DUE = "nothing due"
 SeverityName = Literal["info", "warning", "critical"]
-Family = Literal["task", "cron", "rolling", "sweep", "flow", "external", "unknown"]
+Family = Literal["task", "cron", "rolling", "sweep", "flow", "external", "queue", "unknown"]
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,8 @@ class KindStatus:
     every: str | None
     # Of a sweep: its round, and how much of it is done.
     sweep: str | None
+    # The queue by which it is carried to consumers.
+    via: str | None
     next_due_at: Moment | None
     waiting: int
     due: int
@@ -71,6 +73,8 @@ class DeclaredView:
     priority: int
     breaker: str | None
     downstreams: list[str]
+    # The queue that carries it to consumers, and where its broker is.
+    via: str | None
 
 
 @dataclass(frozen=True)

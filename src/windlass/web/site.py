@@ -32,6 +32,7 @@ ROUTES = (
     "windlass.watch.route:first",
     "windlass.rolling.route",
     "windlass.sweep.route",
+    "windlass.queue.route",
     "windlass.flow.route",
     "windlass.control.route",
     "windlass.operate.ring.route",

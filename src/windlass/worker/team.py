@@ -14,7 +14,7 @@ from functools import partial
 from windlass import telemetry
 from windlass.core.cron.discover import Belongs
 from windlass.core.ring.member import connect
-from windlass.core.run.ready import Budget
+from windlass.core.run.budget import Budget
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.home import homes_of
 from windlass.core.shard.shard import OUTAGES, Shard
@@ -265,6 +265,7 @@ def where_cron(fleet: Fleet, shard: Shard, kind: Kind) -> Belongs:
 def is_home(fleet: Fleet, shard: Shard, kind: Kind) -> bool:
     """Whether a kind that lives in one shard lives in this one; False if that is not known now."""
     try:
-        return any(face.home(fleet, kind) is shard for face in shard.faces.all if face.home)
+        faces = (face for face in shard.faces.all if face.name == kind.face)
+        return any(face.home(fleet, kind) is shard for face in faces if face.home)
     except OUTAGES:
         return False

@@ -32,9 +32,10 @@ from windlass.core.ring.heartbeat import Heartbeat
 from windlass.core.ring.member import connect
 from windlass.core.ring.ring import Mark, Ring
 from windlass.core.ring.store import Kinds
+from windlass.core.run.budget import Budget
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.permit import Pool
-from windlass.core.run.ready import Budget, has_limits
+from windlass.core.run.ready import has_limits
 from windlass.core.run.runner import Coroutines, Pacer, Threads, Watch
 from windlass.core.run.trip import Trip
 from windlass.core.shard.shard import Shard
@@ -188,6 +189,7 @@ class Worker:
         loops = self._loops()
         stop_listening = self._shard.bell.listen(self._look_now)
         self.coroutines.start()
+        self.pacer.use(asyncio.get_running_loop())
         for loop in loops:
             loop.start(on_death=self._on_death)
         try:
@@ -260,6 +262,7 @@ class Worker:
             started = {name: load.ended + load.running for name, load in loads}
             running = {name: load.running for name, load in loads}
             ready = {name: load.queued for name, load in loads}
+            carriers = {name: load.carrier for name, load in loads if load.carrier is not None}
             held = len(in_flight.running) + len(in_flight.queues) + len(in_flight.ended)
         # A worker for one row has a heartbeat for a moment only, and owns nothing.
         is_member = self._only is None and in_flight.owner is not None
@@ -274,6 +277,7 @@ class Worker:
             heartbeat_age=self.heartbeat.age if is_member else None,
             buckets=sum(map(len, self.ring.share.runs)),
             is_guarded=self.heartbeat.is_guarded,
+            waiting_elsewhere={name: carrier.waiting for name, carrier in carriers.items()},
         )
 
     def _make_in_flight(self) -> InFlight:

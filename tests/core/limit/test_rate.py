@@ -1,5 +1,6 @@
 """Rates: all workers together start no more than so many a second, and hardly less."""
 
+import asyncio
 import threading
 import time
 from collections import Counter
@@ -290,6 +291,29 @@ def test_a_worker_that_has_no_room_wastes_no_other_workers_share(sqlite_crowd, s
         let_pass(2.0)
 
         check_keeps_up(starts.moments, RATE, begin=begin, end=time.monotonic())
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_kind_whose_downstream_is_full_starts_as_many_as_that_allows(crowd, starts):
+    def declare_limited(app):
+        inventory = app.downstream("inventory", concurrency=2)
+
+        @app.task(name="paced", rate="50/s", downstream=inventory)
+        async def paced() -> None:
+            starts.note()
+            await asyncio.sleep(0.1)
+
+        return paced
+
+    paced = crowd(declare_limited)
+    paced.enqueue_many([{}] * (300))
+    eventually(lambda: len(starts) > 10)
+    begin = time.monotonic()
+    let_pass(2.5)
+
+    check_never_above(starts.moments, 50)
+    # Two at once, each for 100 ms.
+    check_keeps_up(starts.moments, 20, begin=begin, end=time.monotonic())
 
 
 @contextmanager

@@ -163,6 +163,29 @@ def test_a_held_lane_stays_held_when_its_bucket_changes_hands(app, laned, clock)
 
 
 @pytest.mark.everywhere
+def test_with_pass_a_row_that_was_handed_back_and_then_fails_does_not_hold_its_lane(app, clock):
+    @app.task(retries=3, lane=lambda name: name[0], on_failure="pass")
+    async def passing(name: str) -> None: ...
+
+    old, new = Mate(app), Mate(app)
+    settle(old, new)
+    first, second = enqueue(passing, "a1", "a2")
+    (owner,) = (mate for mate in (old, new) if mate.take())
+    heir = new if owner is old else old
+    owner.leave()
+    settle(heir)
+    pass_by(clock, 1.1)
+    heir.beat()
+    (run,) = heir.take()
+    assert run.task.id == first
+
+    assert heir.finish(run, Retried(60_000_000, "later", ""))
+    pass_by(clock, 0.3)
+
+    assert taken_by(heir) == [second]
+
+
+@pytest.mark.everywhere
 def test_others_run_lanes_in_order_whose_owner_does_not_serve_their_kind(app, laned, plain, clock):
     owner = Mate(app, kinds=["plain"])
     settle(owner)

@@ -1,6 +1,6 @@
 """Budget: several holds share one budget, and none of them starves."""
 
-from windlass.core.run.ready import Budget
+from windlass.core.run.budget import Budget
 
 
 def test_all_together_never_run_more_than_the_budget():

@@ -1,13 +1,18 @@
 """What a worker holds: limits, order, and that the first decision about a run wins."""
 
 import time
+from math import inf
 
 import msgspec
 import pytest
 
-from tests.wait import eventually
 from windlass.core.run.in_flight import InFlight
-from windlass.core.run.known import KEPT_LINGER_SECONDS, LINGER_SECONDS
+from windlass.core.run.known import (
+    KEPT_LINGER_SECONDS,
+    LINGER_SECONDS,
+    MOST_LINGER,
+    VISIT_LINGER_SECONDS,
+)
 from windlass.core.run.ready import MOST_PLANNED, State
 from windlass.core.task.kind import Options, make_kind
 from windlass.sweep.engine.range_runner import ItemRun
@@ -276,8 +281,8 @@ def test_a_deadline_is_set_when_the_run_begins():
 
     assert endless.deadline is None
     assert limited.deadline == pytest.approx(limited.began + 1)
-    assert hold.overdue(limited.began + 0.9) == []
-    assert hold.overdue(limited.began + 1.1) == [limited]
+    assert hold.overdue(limited.began + 0.9) == ([], limited.deadline)
+    assert hold.overdue(limited.began + 1.1) == ([limited], inf)
 
 
 def test_the_worker_wants_as_many_of_a_kind_as_can_start_soon():
@@ -339,38 +344,53 @@ def test_there_is_no_room_for_more_of_a_kind_with_a_rate_while_some_of_it_wait()
     assert "z" not in hold.capacity.room().kinds
 
 
+def monotonic():
+    return time.monotonic_ns() // 1_000
+
+
 def test_planned_runs_wait_for_their_moments_and_take_no_room_from_other_kinds():
     hold = hold_of(kind("z", rate="10/s"), kind("a"), concurrency=10)
-    later = time.monotonic_ns() // 1_000 + 3_600_000_000
+    later = monotonic() + 3_600_000_000
 
-    hold.add([claimed(1, "z"), claimed(2, "z")], starts={1: later, 2: 0})
+    hold.add([claimed(1, "z"), claimed(2, "z")], starts={1: monotonic(), 2: later})
 
     assert hold.release_planned(4) == [later]
-    assert [run.number for run in hold.queues.syncs.queues[0, False, "z"]] == [2]
+    assert [run.number for run in hold.queues.syncs.queues[0, False, "z"]] == [1]
     assert hold.capacity.room().kinds["a"] >= 9
 
 
-def test_a_run_that_cannot_start_at_its_moment_waits_for_another_one():
+def test_a_run_that_cannot_start_at_its_moment_starts_when_another_one_ends():
     hold = hold_of(kind("z", rate="10/s", concurrency=1), concurrency=10)
-    soon = time.monotonic_ns() // 1_000 + 1_000
-    hold.add([claimed(1, "z"), claimed(2, "z"), claimed(3, "z")], starts={1: 0, 2: soon, 3: soon})
-    eventually(lambda: time.monotonic_ns() // 1_000 > soon)
-    load = hold.loads["z"]
+    hold.loads["z"].late_after = 3_600_000_000
+    now = monotonic()
+    hold.add([claimed(1, "z"), claimed(2, "z")], starts={1: now, 2: now})
+    running = start_next(hold)
+    assert start_next(hold) is None
 
-    hold.release_planned(4)
+    following = hold.advance(running, SUCCESS, is_async=False)
 
-    assert hold.lapsed(load) == (2, 0)
-    running = hold.advance(None, None, is_async=False)
+    assert following.number == 2
+
+
+def test_a_run_whose_moment_is_lost_needs_another_one():
+    hold = hold_of(kind("z", rate="10/s", concurrency=1), concurrency=10)
+    load, now = hold.loads["z"], monotonic()
+    hold.add([claimed(1, "z"), claimed(2, "z"), claimed(3, "z")], starts={1: now, 2: 0, 3: 0})
+    running, plan = start_next(hold), hold.queues.plan
+
+    assert (running.number, load.lapsed, plan.usable(load)) == (1, 2, 0)
+
     hold.end(running, SUCCESS)
-    assert hold.lapsed(load) == (2, 1)
-    assert hold.plan_again(load, [time.monotonic_ns() // 1_000]) == 1
+    assert (load.lapsed, plan.usable(load)) == (2, 1)
+    assert plan.plan_again(load, [monotonic()]) == 1
     hold.release_planned(4)
-    assert hold.advance(None, None, is_async=False).number == 2
+    assert start_next(hold).number == 2
+    assert load.lapsed == 1
 
 
 def test_planned_runs_move_with_their_rate_and_rows_without_a_moment_are_read_again():
     hold = hold_of(kind("z", rate="10/s"), concurrency=10)
-    later = time.monotonic_ns() // 1_000 + 3_600_000_000
+    later = monotonic() + 3_600_000_000
     hold.add([claimed(number, "z") for number in (1, 2)], starts={1: later, 2: later + 1})
     hold.add([read(3, "z")], starts={3: later + 2})
     load = hold.loads["z"]
@@ -384,7 +404,7 @@ def test_planned_runs_move_with_their_rate_and_rows_without_a_moment_are_read_ag
 
 def test_moments_that_were_taken_before_a_rate_changed_are_not_used():
     hold = hold_of(kind("z", rate="10/s"), concurrency=10)
-    later = time.monotonic_ns() // 1_000 + 3_600_000_000
+    later = monotonic() + 3_600_000_000
     version, hold.plan_version = hold.plan_version, 1
 
     hold.add([claimed(1, "z"), read(2, "z")], starts={1: later, 2: later}, version=version)
@@ -399,7 +419,7 @@ def test_moments_that_were_taken_before_a_rate_changed_are_not_used():
     [
         ({"rate": "10/s"}, {}, LINGER_SECONDS),
         ({"rate": "10/s", "keep": "1d"}, {}, KEPT_LINGER_SECONDS),
-        ({"rate": "10/s"}, {"priority": 0}, LINGER_SECONDS),
+        ({"rate": "10/s"}, {"priority": 0}, VISIT_LINGER_SECONDS),
         ({"rate": "10/s"}, {"priority": HURRIED}, 0.0),
         ({"rate": "10/s"}, {"flow_id": 7}, 0.0),
         ({"rate": "10/s"}, {"bucket": BUCKETS + 3}, 0.0),
@@ -436,9 +456,22 @@ def test_an_outcome_that_must_not_wait_takes_the_others_with_it():
     assert hold.ended.wait_seconds(time.monotonic()) == 0.0
 
 
+def test_a_full_group_of_outcomes_does_not_wait():
+    hold = hold_of(kind("z", rate="10/s"), concurrency=MOST_LINGER)
+    hold.add([claimed(number, "z") for number in range(MOST_LINGER)])
+    *most, last = start_all(hold)
+
+    for run in most:
+        hold.end(run, SUCCESS)
+    assert hold.ended.wait_seconds(time.monotonic()) > 0
+    hold.end(last, SUCCESS)
+
+    assert hold.ended.wait_seconds(time.monotonic()) == 0.0
+
+
 def test_planned_runs_are_dropped_with_the_others():
     hold = hold_of(kind("z", rate="10/s"), concurrency=10)
-    later = time.monotonic_ns() // 1_000 + 3_600_000_000
+    later = monotonic() + 3_600_000_000
     hold.add([claimed(1, "z")], starts={1: later})
 
     assert [task.id for task in hold.take_back("z")] == [1]

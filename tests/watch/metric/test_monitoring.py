@@ -12,7 +12,7 @@ from tests.tidy.source import ROOT
 from windlass.telemetry import WORDS
 from windlass.value.metric import MetricValue
 from windlass.watch.metric.exposition import expose
-from windlass.watch.metric.table import DATABASE, METRICS, PROCESS, Metric
+from windlass.watch.metric.table import CARRIED, DATABASE, METRICS, PROCESS, Metric
 
 MONITORING = ROOT / "monitoring"
 # What Prometheus itself adds to series.
@@ -69,7 +69,7 @@ def test_the_page_has_every_metric_and_no_other():
             ", ".join(f"`{label}`" for label in metric.labels) or "none",
             metric.help,
         )
-        for metric in (*PROCESS, *DATABASE)
+        for metric in (*PROCESS, *CARRIED, *DATABASE)
     ]
     assert rows == expected
 

@@ -144,6 +144,7 @@ function Declared({ declared }: { declared: NonNullable<Kind["declared"]> }) {
     [t.field.priority, f.number(declared.priority)],
     [t.switch.breaker, declared.breaker],
     [t.menu.downstreams, declared.downstreams.join(", ") || null],
+    ...(declared.via === null ? [] : ([[t.switch.via, declared.via]] as const)),
   ] as const;
   return (
     <Card title={t.switch.declared}>

@@ -63,6 +63,16 @@ function Full({ data }: { data: Detail }) {
     [t.field.created, <Ago key="created" at={task.created_at} />],
     [t.field.started, <Ago key="started" at={task.started_at} />],
     [t.field.ended, <Ago key="ended" at={task.finished_at} />],
+    ...(task.via === null
+      ? []
+      : [
+          [
+            t.switch.via,
+            <Link key="via" to={pathOf("queues", task.via)}>
+              {task.via}
+            </Link>,
+          ] as const,
+        ]),
     [t.field.worker, task.worker === null ? null : <span className="id">{task.worker}</span>],
     [t.task.batch, task.batch === null ? null : <span className="id">{task.batch}</span>],
     [t.task.bucket, f.number(task.bucket)],

@@ -10,7 +10,7 @@ import { ring } from "./ring";
 import { rolling } from "./rolling";
 import { sweep } from "./sweep";
 import { downstream, switch_ } from "./switch";
-import { task } from "./task";
+import { queue, task } from "./task";
 import { token } from "./token";
 import { shared } from "./shared";
 
@@ -25,6 +25,7 @@ export const en = {
   ledger,
   overview,
   promise,
+  queue,
   ring,
   rolling,
   sweep,

@@ -11,6 +11,7 @@ export const shared = {
     flows: "Flows",
     control: "Control",
     ledger: "Ledger",
+    queues: "Queues",
     switches: "Switches",
     downstreams: "Downstreams",
     ring: "Ring",
@@ -75,6 +76,7 @@ export const shared = {
     sweep: "sweep",
     flow: "flow",
     external: "external",
+    queue: "queue",
     unknown: "not declared",
   },
   field: {

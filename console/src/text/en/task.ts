@@ -1,4 +1,4 @@
-/** English, of tasks. */
+/** English, of tasks and queues. */
 export const task = {
   anyAge: "any age",
   anyKind: "all kinds",
@@ -41,4 +41,42 @@ export const task = {
   searchLog: "Search the log",
   title: (id: string) => `Task ${id}`,
   trace: "Traceback",
+};
+
+export const queue = {
+  about: "Queue",
+  answers: "answers",
+  away: "no answer",
+  base64: (type: string) => `${type}, shown as base64`,
+  body: (id: string) => `Message ${id}`,
+  consumers: "Consumers",
+  depth: "At the broker",
+  drop: "Drop",
+  dropAll: "Drop all",
+  dropAllTitle: "Drop all failed messages?",
+  dropText:
+    "The messages are deleted. Their ids stay known, so a redelivery does not bring them back.",
+  dropTitle: "Drop this message?",
+  dropped: (count: string) => `${count} messages were deleted.`,
+  failed: "Failed",
+  failedMessages: "Failed messages",
+  headers: "Headers",
+  in: "In",
+  lastAnswer: "Last answer",
+  lead: "Queues of message brokers: what is received once, and what is sent after the commit.",
+  message: "Message",
+  noFailed: "No failed messages",
+  noFailedText: "Messages that fail after all their tries, or that cannot be read, appear here.",
+  none: "No queues",
+  noneText: "Consume one:",
+  oldest: "Oldest",
+  one: "Queue",
+  out: "Out",
+  retried: (count: string) => `${count} messages are tried again.`,
+  retryAll: "Retry all",
+  retrying: "Tried again",
+  unsent: "Cannot be sent",
+  untested: "Windlass is not tested with brokers of this kind.",
+  unused: "not used yet",
+  waiting: "Waiting to be sent",
 };

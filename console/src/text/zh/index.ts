@@ -11,7 +11,7 @@ import { ring } from "./ring";
 import { rolling } from "./rolling";
 import { sweep } from "./sweep";
 import { downstream, switch_ } from "./switch";
-import { task } from "./task";
+import { queue, task } from "./task";
 import { token } from "./token";
 import { shared } from "./shared";
 
@@ -26,6 +26,7 @@ export const zh: Dictionary = {
   ledger,
   overview,
   promise,
+  queue,
   ring,
   rolling,
   sweep,

@@ -12,6 +12,7 @@ export const shared: typeof english = {
     flows: "流程",
     control: "控制表",
     ledger: "库存账",
+    queues: "队列",
     switches: "开关",
     downstreams: "下游",
     ring: "环",
@@ -76,6 +77,7 @@ export const shared: typeof english = {
     sweep: "扫描",
     flow: "流程",
     external: "外部",
+    queue: "队列",
     unknown: "未声明",
   },
   field: {

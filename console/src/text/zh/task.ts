@@ -1,4 +1,4 @@
-/** Chinese, of tasks. */
+/** Chinese, of tasks and queues. */
 import type { Dictionary } from "../en";
 
 export const task: Dictionary["task"] = {
@@ -40,4 +40,41 @@ export const task: Dictionary["task"] = {
   searchLog: "搜索日志",
   title: (id) => `任务 ${id}`,
   trace: "堆栈",
+};
+
+export const queue: Dictionary["queue"] = {
+  about: "队列",
+  answers: "正常",
+  away: "无应答",
+  base64: (type) => `${type}，以 base64 显示`,
+  body: (id) => `消息 ${id}`,
+  consumers: "消费者",
+  depth: "代理中的消息",
+  drop: "丢弃",
+  dropAll: "全部丢弃",
+  dropAllTitle: "丢弃所有失败的消息？",
+  dropText: "消息将被删除。其编号仍被记住，重新投递不会使它们恢复。",
+  dropTitle: "丢弃这条消息？",
+  dropped: (count) => `已删除 ${count} 条消息。`,
+  failed: "失败",
+  failedMessages: "失败的消息",
+  headers: "消息头",
+  in: "接收",
+  lastAnswer: "最近应答",
+  lead: "消息代理的队列：只生效一次的接收，以及提交之后的发送。",
+  message: "消息",
+  noFailed: "没有失败的消息",
+  noFailedText: "所有尝试都失败或无法读取的消息会出现在这里。",
+  none: "没有队列",
+  noneText: "消费一个：",
+  oldest: "最早",
+  one: "队列",
+  out: "发送",
+  retried: (count) => `将重试 ${count} 条消息。`,
+  retryAll: "全部重试",
+  retrying: "等待重试",
+  unsent: "无法发送",
+  untested: "Windlass 未针对这类代理进行测试。",
+  unused: "尚未使用",
+  waiting: "等待发送",
 };

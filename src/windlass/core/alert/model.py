@@ -43,9 +43,13 @@ SEVERITIES = {
     "worker dead": Severity.INFO,
     "workers dying": Severity.CRITICAL,
     "unknown kind": Severity.WARNING,
+    "no consumer": Severity.CRITICAL,
     "ledger": Severity.CRITICAL,
     "clock stepped": Severity.WARNING,
     "database": Severity.CRITICAL,
+    "broker": Severity.CRITICAL,
+    "outbox late": Severity.WARNING,
+    "message failed": Severity.WARNING,
 }
 
 

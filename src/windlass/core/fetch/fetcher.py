@@ -23,6 +23,8 @@ LOOK_FOR_ABANDONED_AFTER = 1.0
 SETTLING_PAUSE = 0.05
 PACE_SECONDS = 0.02
 WAIT_FOR_RATE = 2.0
+# A look for other rows waits this long for the next moments of a rate, instead of a second.
+LONGEST_HELD = 1.5
 # While rows of other owners are due, look for offers this often.
 OFFER_PAUSE = 0.25
 # After a hand-off, look for other rows after 20 ms without a new one, and at least every 250 ms.
@@ -128,7 +130,12 @@ class Fetcher(Loop):
         if was_empty and not (rescued or taken.is_settling or is_paced):
             self.idle.set()
         pause = min(self._rest(taken), self._claims.help_again_in)
-        return pause if held_for is None else max(PACE_SECONDS, min(held_for, pause))
+        if held_for is None:
+            return pause
+        if pause >= LONGEST_PAUSE and held_for < LONGEST_HELD:
+            # One look then serves both.
+            return max(PACE_SECONDS, held_for)
+        return max(PACE_SECONDS, min(held_for, pause))
 
     def _take(self, room: Room) -> Taken:
         began = time.monotonic()

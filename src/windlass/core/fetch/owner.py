@@ -29,7 +29,6 @@ from windlass.core.fetch.help import Offers
 from windlass.core.fetch.lane import LaneRules
 from windlass.core.fetch.lane_reader import LaneReader
 from windlass.core.limit.gate import Allowed, Gate
-from windlass.core.ring import store as ring_store
 from windlass.core.ring.ring import Ring, Share
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Room
@@ -335,7 +334,7 @@ class OwnersRead(Claims):
             first = _first_of_each_kind(tiers) if has_lanes else {}
             laned = dialect.laned_kinds(connection, first) if first else ()
             self._laned = {kind: first[kind] for kind in laned}
-            return tiers, fetch_store.offered_kinds(connection), ring_store.present(connection)
+            return tiers, *fetch_store.offered_and_present(connection)
 
         self._tiers, self._offered, present = self._database.read(look)
         if self._laned and self._lanes is None:

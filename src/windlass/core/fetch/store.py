@@ -14,7 +14,20 @@ from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, false, func, insert, or_, select, text, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    String,
+    false,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    text,
+    union_all,
+    update,
+)
 
 from windlass.core.ring import store as ring_store
 from windlass.database.dialect.base import Dialect, Most, Stamp, Tier, force_index, stamped
@@ -232,9 +245,18 @@ def make_offers(
     return Made([row.id for row in given_up], spared)
 
 
-def offered_kinds(connection: Connection) -> set[str]:
-    """The kinds with offered rows."""
-    return set(connection.scalars(select(offer.c.kind).distinct()))
+# Made once, as it runs in each look for due rows: to make a statement costs more than to run it.
+OFFERED_AND_PRESENT = union_all(
+    select(offer.c.kind, literal(None, BigInteger).label("id")).distinct(),
+    select(literal(None, String), worker.c.id).where(worker.c.left_at.is_(None)),
+)
+
+
+def offered_and_present(connection: Connection) -> tuple[set[str], set[int]]:
+    """The kinds with offered rows, and the ids of all workers that have not left."""
+    rows = connection.execute(OFFERED_AND_PRESENT).all()
+    kinds = {kind for kind, number in rows if number is None}
+    return kinds, {number for _, number in rows if number is not None}
 
 
 def offered_counts(connection: Connection) -> dict[str, int]:

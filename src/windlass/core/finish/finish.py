@@ -205,9 +205,12 @@ class Finish(Loop):
             if statistics:
                 self._database.dialect.count(connection, statistics)
             moves[:] = self._breakers.note(connection, runs, accepted, now=now)
-            holding = _holding(runs, accepted)
-            if holding:
-                lane.hold(connection, holding)
+            again = [run for run in runs if _comes_again(run) and run.task.id in accepted]
+            if again:
+                lane.hold(connection, [run.task.id for run in again if run.kind.lanes.holds])
+                lane.let_pass(
+                    connection, [run.task.id for run in again if not run.kind.lanes.holds]
+                )
 
         written = write_group(self._site, group, endings, beside=beside, on_accepted=on_accepted)
         accepted = written or set()
@@ -263,16 +266,9 @@ class Finish(Loop):
                 telemetry.emit("task.snoozed", **facts, seconds=outcome.delay / 1e6)
 
 
-def _holding(runs: Sequence[Run], accepted: Collection[int]) -> list[int]:
-    """The rows that will be tried again, and hold their lane until then."""
-    return [
-        run.task.id
-        for run in runs
-        if run.has_lane
-        and isinstance(run.outcome, Retried)
-        and run.kind.lanes.holds
-        and run.task.id in accepted
-    ]
+def _comes_again(run: Run) -> bool:
+    """Whether it failed, will be tried again, and has a lane that is held until then or not."""
+    return run.has_lane and isinstance(run.outcome, Retried)
 
 
 def _in_order(runs: Sequence[Run]) -> Sequence[Run]:

@@ -27,9 +27,10 @@ from windlass.core.alert.store import note, raise_alert
 from windlass.core.face import Faces
 from windlass.core.limit import store as limit_store
 from windlass.core.limit.permit.guest import Place
+from windlass.core.limit.rate import Reservations
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.permit import Pool
-from windlass.core.run.ready import AHEAD_SECONDS, KindLoad, Run
+from windlass.core.run.ready import KindLoad, Run
 from windlass.core.run.trip import Trip, is_ok
 from windlass.database.connection import Connection
 from windlass.database.database import DATABASE_ERRORS, Database, Numbers
@@ -37,7 +38,7 @@ from windlass.errors import DatabaseUnavailable
 from windlass.value.breaker import CLOSED, Breaker, BreakerState, BreakerTerms
 from windlass.value.duration import format_duration
 from windlass.value.outcome import Snoozed
-from windlass.value.rate import HORIZON, LATE, Pace, Reserved, late_after
+from windlass.value.rate import HORIZON, LATE, Pace, late_after
 
 ASK_AGAIN_AFTER = SECOND // 20
 # How soon to look again for rows of a kind that lacks permits.
@@ -84,6 +85,8 @@ class Rates:
         self._per_second: dict[str, float] = {}
         self._paces: dict[str, Pace] = {}
         self._ask_at: dict[str, int] = {}
+        # Made for the first rate.
+        self._reservations: Reservations | None = None
         # Rows and items of sweeps are started by different threads.
         self._lock = threading.Lock()
 
@@ -102,6 +105,8 @@ class Rates:
             self._per_second.pop(kind, None)
             return True
         with self._lock:
+            if self._reservations is None:
+                self._reservations = Reservations(self._database, self._homes, most=self._most)
             old = self._paces.get(kind, Pace())
             self._paces[kind] = old.at(per_second, _monotonic())
             self._ask_at[kind] = 0
@@ -135,7 +140,11 @@ class Rates:
         pace, now = self._paces[kind], _monotonic()
         if now < self._ask_at[kind] or pace.has(wanted):
             return pace, now
-        reserved, per_second = self._reserve(kind, pace.length)
+        per_second = self._per_second.get(kind)
+        if per_second is None or self._reservations is None:
+            # Its rate was just removed.
+            return pace, now
+        reserved = self._reservations.reserve(kind, per_second=per_second, length=pace.length)
         with self._lock:
             # The rate may have changed meanwhile.
             pace, now = self._paces[kind], _monotonic()
@@ -162,30 +171,6 @@ class Rates:
         next_at = self._paces[kind].next_at()
         at = self._ask_at[kind] if next_at is None else next_at - ahead
         return max(0.0, (at - _monotonic()) / SECOND)
-
-    def _reserve(self, kind: str, length: int) -> tuple[Reserved, float]:
-        """Reserve moments; returns them, and the rate that they are at."""
-        per_second, home = self._per_second.get(kind), self._homes.get(kind)
-        database = self._database if home is None else home.database
-        if per_second is None:
-            return Reserved(None, _monotonic()), 0.0
-
-        def work(connection: Connection) -> limit_store.Measured:
-            return limit_store.reserve_starts(
-                connection,
-                database.dialect,
-                kind,
-                per_second=per_second,
-                length=length,
-                most=self._most,
-            )
-
-        measured = database.write(work, tries=2)
-        return measured.reserved.shifted(measured.monotonic - measured.now), per_second
-
-
-def _monotonic() -> int:
-    return time.monotonic_ns() // 1_000
 
 
 class Move(NamedTuple):
@@ -448,9 +433,8 @@ class Gate:
             return Allowed(0)
         # Permits first: a rate's moments pass, so ask for them only if a row could start.
         most = 1 if broken else wanted
-        ahead = int(load.per_second * AHEAD_SECONDS)
         for pool in load.pools:
-            most = pool.available(most, ahead=ahead)
+            most = pool.available(most, ahead=load.ahead(pool.held))
         if most and broken:
             # The rate does not matter: there were no calls for a while, and a probe is one.
             is_probe = self._take_probes(broken)
@@ -470,16 +454,19 @@ class Gate:
         return any(trip.is_tripped and not self.breakers.is_open(trip.name) for trip in trips)
 
     def plan_again(self) -> bool:
-        """Give runs that lost their moments the next ones; returns whether some still need one."""
-        need_more = False
-        for load in self.in_flight.loads.values():
-            lapsed, able = self.in_flight.lapsed(load)
-            if lapsed and able:
-                taken = self._take_moments(load, min(lapsed, able))
-                moments = _together(taken, min(lapsed, able))
-                self._give_back(taken, used=self.in_flight.plan_again(load, moments))
-            need_more = need_more or lapsed > 0
-        return need_more
+        """Give runs that have no moment the next ones; returns whether some still need one."""
+        plan = self.in_flight.queues.plan
+        if plan is None:
+            return False
+        lapsed = [load for load in self.in_flight.loads.values() if load.lapsed]
+        for load in lapsed:
+            able = self.in_flight.undisturbed(partial(plan.usable, load))
+            if able:
+                taken = self._take_moments(load, able)
+                moments = _together(taken, able)
+                given = self.in_flight.undisturbed(partial(plan.plan_again, load, moments))
+                self._give_back(taken, used=given)
+        return bool(lapsed)
 
     def late_after(self, load: KindLoad) -> float:
         """How late a run may start, in microseconds: one that is later needs another moment."""
@@ -593,3 +580,7 @@ def _together(taken: Sequence[Moments], most: int) -> list[int]:
         # The rate was taken away just now.
         return [0] * most
     return [max(moments) for moments in zip(*(each.at for each in taken), strict=True)]
+
+
+def _monotonic() -> int:
+    return time.monotonic_ns() // 1_000

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, or_, select, update
+from sqlalchemy import Connection, Row, Select, bindparam, or_, select, update
 
 from windlass.database.database import has_tables
 from windlass.database.dialect.base import Dialect
@@ -185,6 +185,25 @@ def _columns(found: Switch, *, has_end: bool) -> dict[str, object]:
     }
 
 
+# Made once, as each reservation needs them: to make a statement costs more than to run it.
+RATE = (
+    select(rate.c.next_at, rate.c.per_second)
+    .where(rate.c.kind == bindparam("name"))
+    .with_for_update()
+)
+RESERVE = (
+    update(rate)
+    .where(rate.c.kind == bindparam("name"))
+    .values(next_at=bindparam("free_from"), per_second=bindparam("speed"))
+)
+RESERVE_NEXT = (
+    update(rate)
+    .where(rate.c.kind == bindparam("name"), rate.c.next_at == bindparam("seen"))
+    .where(rate.c.per_second == bindparam("speed"))
+    .values(next_at=bindparam("free_from"))
+)
+
+
 class Measured(NamedTuple):
     """A reservation, and the local monotonic time at the database's `now`."""
 
@@ -199,21 +218,36 @@ def reserve_starts(
     kind: str,
     *,
     per_second: float,
-    length: int = model.SLICE,
+    length: int,
     most: int | None = None,
 ) -> Measured:
     """Reserve the next free start times for the caller, unless they are too far in the future."""
-    query = select(rate.c.next_at, rate.c.per_second).where(rate.c.kind == kind).with_for_update()
-    row = connection.execute(query).first()
+    row = connection.execute(RATE, {"name": kind}).first()
     if row is None:
         dialect.ensure(connection, rate, kind=kind, next_at=0, per_second=per_second)
-        row = connection.execute(query).one()
+        row = connection.execute(RATE, {"name": kind}).one()
     now, monotonic = dialect.measure(connection), time.monotonic_ns() // 1_000
     next_at: int = row.next_at
     if row.per_second != per_second:
         next_at = model.free_from(next_at, before=row.per_second, after=per_second)
     reserved = model.reserve(next_at, per_second=per_second, now=now, length=length, most=most)
     if reserved.next_at != row.next_at or row.per_second != per_second:
-        values = {"next_at": reserved.next_at, "per_second": per_second}
-        connection.execute(update(rate).where(rate.c.kind == kind).values(values))
+        values = {"name": kind, "free_from": reserved.next_at, "speed": per_second}
+        connection.execute(RESERVE, values)
     return Measured(reserved, now, monotonic)
+
+
+def reserve_next(
+    connection: Connection, kind: str, *, last: Measured, reserved: Reserved, per_second: float
+) -> bool:
+    """Write a reservation that begins where the `last` one of the caller ended.
+
+    False, and nothing is written, if others have reserved since, or changed the rate.
+    """
+    values = {
+        "name": kind,
+        "seen": last.reserved.next_at,
+        "free_from": reserved.next_at,
+        "speed": per_second,
+    }
+    return bool(connection.execute(RESERVE_NEXT, values).rowcount)

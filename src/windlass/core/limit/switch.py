@@ -31,7 +31,7 @@ from windlass.value.load.adapt import Ceilings, begin
 from windlass.value.rate import parse_rate
 from windlass.value.task import EVERYTHING, GROUP
 
-LOOK_SECONDS = 0.4
+LOOK_SECONDS = 0.75
 NONE = "none"
 NO_SWITCHES = SwitchRows({})
 OUTAGES = (DatabaseUnavailable, *DATABASE_ERRORS, OSError)

@@ -187,8 +187,7 @@ class Heartbeat(Loop):
 
     def _beat(self) -> None:
         before = time.monotonic()
-        if isinstance(self._clock, DatabaseClock):
-            self._clock.synchronise(partial(self._database.measure, tries=1))
+        workers = self._look()
         if self._clock.pending:
             # By the new time claims seem to have lapsed that were just made: look later.
             self._looked_for_lapsed_at = before
@@ -218,7 +217,23 @@ class Heartbeat(Loop):
         self._renewed_at = before
         self._in_flight.renew(before + self._dead_after / SECOND)
         self._push_leases(now)
-        self._mark_dead(now)
+        self._mark_dead(workers, now)
+
+    def _look(self) -> list[ring_store.WorkerView]:
+        """Read who is there, and follow the clock of the database."""
+        workers: list[ring_store.WorkerView] = []
+
+        def measure() -> int:
+            look = partial(ring_store.workers_and_time, dialect=self._database.dialect)
+            workers[:], now = self._database.read(look, tries=1)
+            return now
+
+        if isinstance(self._clock, DatabaseClock):
+            self._clock.synchronise(measure)
+        else:
+            workers[:] = self._database.read(ring_store.workers, tries=1)
+        self._watch.see(workers, at=time.monotonic())
+        return workers
 
     def _tell_guard(self, before: float, *, lease_until: int) -> None:
         """Tell the guard of a renewal, and people if the guard had to renew meanwhile."""
@@ -308,9 +323,7 @@ class Heartbeat(Loop):
         for run in self._in_flight.drop(held.keys() - kept):
             telemetry.emit("task.refused", task=run.task.id, kind=run.kind.name)
 
-    def _mark_dead(self, now: int) -> None:
-        workers = self._database.read(ring_store.workers, tries=1)
-        self._watch.see(workers, at=time.monotonic())
+    def _mark_dead(self, workers: Sequence[ring_store.WorkerView], now: int) -> None:
         self._see(self.id, workers)
         silent = self._silent(workers)
         if time.monotonic() - self._steady_since < self._dead_after / SECOND:

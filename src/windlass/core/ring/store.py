@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 from sqlalchemy import (
-    ColumnElement,
+    BigInteger,
     Connection,
     Select,
     Text,
@@ -22,6 +23,7 @@ from sqlalchemy import (
     cast,
     delete,
     insert,
+    literal_column,
     or_,
     select,
     true,
@@ -104,23 +106,27 @@ def join(
     )
 
 
+# Made once, as they run in each heartbeat: to make a statement costs more than to run it.
+THERE = select(*SEEN).where(worker.c.left_at.is_(None)).order_by(worker.c.id)
+_UNTIL = bindparam("until", type_=BigInteger)
+RENEW = (
+    update(worker)
+    .where(worker.c.id == bindparam("number"), worker.c.left_at.is_(None))
+    .values(
+        lease_until=case((worker.c.lease_until == _UNTIL, _UNTIL + 1), else_=_UNTIL),
+        idle=bindparam("room"),
+    )
+)
+
+
 def renew(connection: Connection, *, number: int, lease_until: int, idle: int = 0) -> bool:
     """Renew the lease of a worker; False if it was marked left.
 
     The lease is always another one than before: others see by the change that it is alive.
     `idle` is how many more rows it could start soon; 0 if it has enough to do.
     """
-    result = connection.execute(
-        update(worker)
-        .where(worker.c.id == number, worker.c.left_at.is_(None))
-        .values(
-            lease_until=case(
-                (worker.c.lease_until == lease_until, lease_until + 1), else_=lease_until
-            ),
-            idle=min(idle, MOST_IDLE),
-        )
-    )
-    return bool(result.rowcount)
+    asked = {"number": number, "until": lease_until, "room": min(idle, MOST_IDLE)}
+    return bool(connection.execute(RENEW, asked).rowcount)
 
 
 def renewal_text(mark: str) -> str:
@@ -199,18 +205,27 @@ def leave(connection: Connection, dialect: Dialect, *, number: int, now: int, wh
     return True
 
 
-def present(connection: Connection) -> set[int]:
-    """The ids of all workers that have not left."""
-    return set(connection.scalars(select(worker.c.id).where(worker.c.left_at.is_(None))))
+def workers_and_time(connection: Connection, dialect: Dialect) -> tuple[list[WorkerView], int]:
+    """Workers that have not left, and the database's time: on a server in one statement."""
+    if dialect.is_embedded:
+        return workers(connection), dialect.measure(connection)
+    rows = connection.execute(_there_and_time(dialect.clock_text)).all()
+    now = int(rows[0][-1]) if rows else dialect.measure(connection)
+    return [_view(row[:-1]) for row in rows], now
+
+
+@cache
+def _there_and_time(clock: str) -> Select[Any]:
+    return THERE.add_columns(literal_column(f"({clock})"))
 
 
 def workers(connection: Connection, *, left_since: int | None = None) -> list[WorkerView]:
     """Workers that have not left, and those that left after `left_since`."""
-    there: ColumnElement[bool] = worker.c.left_at.is_(None)
+    query = THERE
     if left_since is not None:
-        there = or_(there, worker.c.left_at >= left_since)
-    rows = connection.execute(select(*SEEN).where(there).order_by(worker.c.id))
-    return [_view(row) for row in rows]
+        there = or_(worker.c.left_at.is_(None), worker.c.left_at >= left_since)
+        query = select(*SEEN).where(there).order_by(worker.c.id)
+    return [_view(row) for row in connection.execute(query)]
 
 
 def recent(connection: Connection, *, limit: int) -> list[WorkerView]:

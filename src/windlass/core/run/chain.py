@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 # How long after its read a row behind the first one may start.
 FRESH_SECONDS = 0.1
 # Of that time, how much a chain should take.
-PLANNED_PART = 0.5
+PLANNED_PART = 0.8
 LONGEST_CHAIN = 64
 # At least so many lanes are served side by side.
 FEWEST_ABREAST = 8

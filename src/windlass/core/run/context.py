@@ -70,7 +70,8 @@ class RunContext:
         """
         if self._run.keeper is not None:
             raise NoContext(
-                "on_finish() works in tasks only: outcomes of sweep items are written in groups"
+                "on_finish() works in tasks that a worker runs itself: the outcomes of sweep items "
+                "and of carried tasks are written elsewhere"
             )
         if self._run.on_finish is None:
             self._run.on_finish = []

@@ -9,27 +9,24 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from math import inf
 from sys import modules
 from types import MappingProxyType
 from typing import TypeVar
 
 from windlass import telemetry
-from windlass.core.run.chain import Chain, ChainRoom, chain_room
-from windlass.core.run.known import EndedRuns, KnownRows
+from windlass.core.run.budget import Budget
+from windlass.core.run.chain import Chain
+from windlass.core.run.known import Capacity, EndedRuns, KnownRows, Speedometer
 from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import (
-    AHEAD_SECONDS,
-    NO_ROOM,
-    Budget,
     Keeper,
     KindLoad,
     Queues,
     ReadyQueue,
-    Room,
     Run,
-    Speedometer,
+    RunCarrier,
     State,
 )
 from windlass.core.task.hook import Hooks
@@ -40,8 +37,6 @@ from windlass.value.task import Claimed
 
 T = TypeVar("T")
 
-MOST_AHEAD = 2_000
-MOST_ENDED = 2_000
 NOTHING: Mapping[int, Exception] = MappingProxyType({})
 NO_STARTS: Mapping[int, int] = MappingProxyType({})
 NOTHING_BEHIND: Mapping[int, Chain] = MappingProxyType({})
@@ -74,8 +69,10 @@ class InFlight:
         self.writing = threading.RLock()
         self.lock = threading.Lock()
         self.rows = KnownRows(self.lock)
-        self.queues = Queues()
+        self.queues = Queues(self._wake_runners)
         self.running: dict[int, Run] = {}
+        # How many of them run elsewhere, and use no slot of this worker.
+        self.carried = 0
         self.ended = EndedRuns()
         self.is_claiming = False
         self.abandoned = 0
@@ -98,12 +95,21 @@ class InFlight:
         self._on_hungry = on_hungry
         self._on_planned = on_planned
 
+    def _wake_runners(self, is_async: bool) -> None:
+        self._on_queued(is_async)
+
     def observe(self, hooks: Hooks) -> None:
         """Put around the runs of each kind what is wanted now; for most kinds that is nothing."""
         is_verbose, may_trace = telemetry.log.isEnabledFor(logging.DEBUG), SIGN in modules
         for load in self.loads.values():
             if hooks.middlewares or load.kind.logs or is_verbose or may_trace:
                 load.observer = observer_of(load.kind, hooks)
+
+    def carry(self, kind: str, carrier: RunCarrier, *, window: int) -> None:
+        """Let a carrier run the handlers of a kind, at first up to `window` at once."""
+        self.loads[kind].carry_by(carrier, window)
+        if carrier.ready not in self.queues.carried:
+            self.queues.carried.append(carrier.ready)
 
     def add(
         self,
@@ -122,7 +128,7 @@ class InFlight:
         `version`, they need another moment: claimed rows wait for one, others are read again.
         Rows in `chains` have rows of their lane behind them.
         """
-        woken: set[bool] = set()
+        woken: set[ReadyQueue] = set()
         with self.lock:
             is_valid = version is None or version == self.plan_version
             for task in tasks:
@@ -143,13 +149,13 @@ class InFlight:
                 if chains:
                     run.chain = chains.get(task.id)
                 self.rows.add(run)
-                self.queues.put(run)
-                woken.add(run.kind.is_async)
+                woken.add(self.queues.put(run))
             if woken:
                 self.speed.begin()
                 self.has_chains |= bool(chains)
-        for is_async in woken:
-            self._on_queued(is_async)
+                woken |= self._release()
+        for ready in woken:
+            ready.wake()
         if starts:
             self._on_planned()
 
@@ -166,20 +172,24 @@ class InFlight:
                     self.queues.put_lapsed(run)
                 else:
                     self.queues.put(run)
-        self._on_queued(runs[0].kind.is_async)
+            woken = self._release() | {self.queues.of(runs[0])}
+        for ready in woken:
+            ready.wake()
         if runs[0].start_at is not None:
             self._on_planned()
 
     def release_planned(self, most: int) -> list[int]:
         """Let planned runs start whose moment has come; returns the next moments, up to `most`."""
         with self.lock:
-            ready = len(self.queues) - self.queues.planned
-            room = max(0, self.concurrency - len(self.running) - ready)
-            woken = self.queues.release(time.monotonic_ns() // 1_000, room=room)
-            moments = [] if self.queues.plan is None else self.queues.plan.next_at(most)
-        for is_async in woken:
-            self._on_queued(is_async)
+            woken = self._release()
+            now, plan = time.monotonic_ns() // 1_000, self.queues.plan
+            moments = [] if plan is None else plan.next_at(now, most)
+        for ready in woken:
+            ready.wake()
         return moments
+
+    def _release(self) -> set[ReadyQueue]:
+        return self.queues.release(free=self.concurrency - self.occupied)
 
     def move_planned(self, load: KindLoad, moments: Sequence[int], *, apart: bool) -> None:
         """Give planned runs other moments, as their rate has changed. Call it under the lock.
@@ -198,21 +208,6 @@ class InFlight:
                 self.queues.put_lapsed(run)
         self._on_planned()
 
-    def lapsed(self, load: KindLoad) -> tuple[int, int]:
-        """How many planned runs of a kind have lost their moments, and how many could start."""
-        with self.lock:
-            return load.lapsed, load.startable() if load.lapsed else 0
-
-    def plan_again(self, load: KindLoad, moments: Sequence[int]) -> int:
-        """Give the runs that lost their moments the next ones; returns how many were given."""
-        with self.lock:
-            given = moments[: load.lapsed]
-            if given and self.queues.plan is not None:
-                self.queues.plan.plan_again(load, given)
-        if given:
-            self._on_planned()
-        return len(given)
-
     def undisturbed(self, call: Callable[[], T]) -> T:
         """Call `call` while no run can end or be taken back; returns its result."""
         with self.lock:
@@ -224,10 +219,12 @@ class InFlight:
         Ignores an outcome of None, and an outcome of a run that is no longer running.
         """
         now = time.monotonic()
-        is_first = wake_other = False
+        is_first = wake_other = lacks_moment = False
         with self.lock:
             if ended is not None and outcome is not None and ended.state is State.RUNNING:
                 is_first = self._end(ended, outcome, now)
+                free = self.concurrency - self.occupied
+                lacks_moment = self.queues.go_on(ended.load, free=free)
                 other = self.queues.syncs if is_async else self.queues.asyncs
                 wake_other = other.queued > 0
             run = self._start(self.queues.asyncs if is_async else self.queues.syncs, now)
@@ -235,15 +232,30 @@ class InFlight:
                 self.speed.rest(now)
         if ended is not None:
             if wake_other:
-                self._on_queued(not is_async)
+                (self.queues.syncs if is_async else self.queues.asyncs).wake()
+            for ready in self.queues.carried:
+                # It may wait for a permit that the ended run had.
+                if ready.queued:
+                    ready.wake()
             if is_first:
                 self._on_ended()
+            if lacks_moment:
+                self._on_planned()
             if self.is_hungry:
                 self._on_hungry()
         if self.wakes_for_lanes:
             self.wakes_for_lanes = False
             self._on_hungry()
         return run
+
+    def start(self, ready: ReadyQueue, most: int) -> list[Run]:
+        """The next runs of a carrier that may start, up to `most`."""
+        now = time.monotonic()
+        started: list[Run] = []
+        with self.lock:
+            while len(started) < most and (run := self._start(ready, now)) is not None:
+                started.append(run)
+        return started
 
     def renew(self, good_until: float) -> None:
         """Queued runs may start until then, on the monotonic clock."""
@@ -254,14 +266,21 @@ class InFlight:
 
     def end(self, run: Run, outcome: Outcome) -> bool:
         """Record the outcome of `run`; returns False if it is no longer running."""
+        return self.end_all([(run, outcome)]) == 1
+
+    def end_all(self, outcomes: Iterable[tuple[Run, Outcome]]) -> int:
+        """Record the outcomes of runs that are still running; returns how many are."""
+        now, ended, is_first = time.monotonic(), 0, False
         with self.lock:
-            if run.state is not State.RUNNING:
-                return False
-            is_first = self._end(run, outcome, time.monotonic())
+            for run, outcome in outcomes:
+                if run.state is State.RUNNING:
+                    is_first |= self._end(run, outcome, now)
+                    ended += 1
         if is_first:
             self._on_ended()
-        self.made_room()
-        return True
+        if ended:
+            self.made_room()
+        return ended
 
     def take_ended(self, most: int) -> list[Run]:
         """Ended runs to write now; `written` or `put_back` must follow."""
@@ -373,14 +392,19 @@ class InFlight:
         self.drop_queued()
         return self.drop(list(self.running))
 
-    def overdue(self, now: float) -> list[Run]:
-        """Running runs past their deadline."""
+    def overdue(self, now: float) -> tuple[list[Run], float]:
+        """Running runs past their deadline, and the first deadline of the others."""
         with self.lock:
-            return [
-                run
-                for run in self.running.values()
-                if run.deadline is not None and run.deadline <= now
+            timed = [
+                (run.deadline, run) for run in self.running.values() if run.deadline is not None
             ]
+        later = (deadline for deadline, _ in timed if deadline > now)
+        return [run for deadline, run in timed if deadline <= now], min(later, default=inf)
+
+    @property
+    def occupied(self) -> int:
+        """How many slots of this worker are in use."""
+        return len(self.running) - self.carried
 
     @property
     def is_empty(self) -> bool:
@@ -396,7 +420,9 @@ class InFlight:
         return not self.is_halted and self.owner in (None, worker)
 
     def _start(self, ready: ReadyQueue, now: float) -> Run | None:
-        if self.is_halted or not ready.order or len(self.running) >= self.concurrency:
+        if self.is_halted or not ready.order:
+            return None
+        if self.occupied >= self.concurrency and ready not in self.queues.carried:
             return None
         if now > self.good_until:
             # The heartbeat is late: other workers may have these rows.
@@ -419,6 +445,7 @@ class InFlight:
         if load.timeout is not None:
             run.deadline = now + load.timeout
         self.running[run.number] = run
+        self.carried += load.carrier is not None
         self.begun += 1
         return run
 
@@ -471,9 +498,11 @@ class InFlight:
 
     def made_room(self) -> None:
         """Wake the runners: a run ended elsewhere, or permits came, so others may start."""
-        for is_async, ready in ((True, self.queues.asyncs), (False, self.queues.syncs)):
+        for ready in self.queues.all:
             if ready.queued:
-                self._on_queued(is_async)
+                ready.wake()
+        if self.queues.plan is not None and self.queues.plan.is_waiting:
+            self._on_planned()
         if self.is_hungry:
             self._on_hungry()
 
@@ -481,6 +510,7 @@ class InFlight:
         if self.running.get(run.number) is run:
             del self.running[run.number]
         load = run.load
+        self.carried -= load.carrier is not None
         load.running -= 1
         load.ended += 1
         load.give_back_permits()
@@ -488,113 +518,3 @@ class InFlight:
             gauge.stopped()
         if load.budget is not None:
             load.budget.give_back(self, load.kind.name)
-
-
-class Capacity:
-    """How many more runs a worker could start soon."""
-
-    def __init__(self, in_flight: InFlight, budget: Budget | None) -> None:
-        self._in_flight = in_flight
-        self._budget = budget
-
-    @property
-    def is_full(self) -> bool:
-        """Whether no other run may start here now."""
-        is_full = len(self._in_flight.running) >= self._in_flight.concurrency
-        return is_full or (self._budget is not None and self._budget.free < 1)
-
-    def room(self) -> Room:
-        """How many more rows could start soon, and so are worth a claim."""
-        flight = self._in_flight
-        with flight.lock:
-            self._measure()
-            if flight.is_halted or len(flight.ended) > MOST_ENDED:
-                return NO_ROOM
-            # Queued items of sweeps do not take room from rows: the two take turns.
-            # Neither do planned runs, which have not begun to wait for room.
-            apart = sum(
-                load.planned if load.has_rows else load.queued for load in flight.loads.values()
-            )
-            queued = len(flight.queues) - apart + self._behind()
-            speed = sum(load.per_second for load in flight.loads.values())
-            free = self._free() - queued
-            total = free + int(speed * AHEAD_SECONDS)
-            total = min(total, MOST_AHEAD - queued)
-            if total < 1 or (queued and total < (total + queued) // 4):
-                return NO_ROOM
-            room = {
-                name: load.room(total, free=free)
-                for name, load in flight.loads.items()
-                if load.has_rows
-            }
-            # What is planned starts later, and takes no room from the others.
-            total += sum(room[name] for name, load in flight.loads.items() if load.is_planned)
-            return Room(total, {name: count for name, count in room.items() if count > 0})
-
-    def room_for_chains(self, kind: str) -> ChainRoom | None:
-        """How many rows of lanes of a kind could start soon, some behind others."""
-        flight = self._in_flight
-        with flight.lock:
-            load = flight.loads[kind]
-            return chain_room(load, load.queued + self._behind(load))
-
-    def _behind(self, load: KindLoad | None = None) -> int:
-        """How many rows of lanes, of one kind or of all, wait until the one before has ended."""
-        flight = self._in_flight
-        if not flight.has_chains:
-            return 0
-        held = (*flight.queues, *flight.running.values())
-        chained = [run for run in held if run.chain is not None]
-        flight.has_chains = bool(chained)
-        return sum([len(run.chain or ()) for run in chained if load is None or run.load is load])
-
-    def room_for_items(self, kind: str) -> int:
-        """How many more items of a sweep could start soon."""
-        with self._in_flight.lock:
-            self._measure()
-            load = self._in_flight.loads[kind]
-            if self._in_flight.is_halted or not load.is_open:
-                return 0
-            free = load.limit - load.running - load.queued
-            if load.is_rated:
-                return load.room_ahead()
-            ahead = free + int(load.per_second * AHEAD_SECONDS)
-            return max(0, min(ahead, MOST_AHEAD - load.queued))
-
-    def room_for_abandoned(self) -> Room:
-        """How many rows of dead workers can start at once, plus a few to follow them.
-
-        No more than that: if this worker dies, every row that it took counts one more loss.
-        """
-        flight = self._in_flight
-        with flight.lock:
-            if flight.is_halted:
-                return NO_ROOM
-            waiting = Counter(
-                run.kind.name
-                for run in flight.queues
-                if run.task.lost and not run.task.is_read and run.keeper is None
-            )
-            loads = [load for load in flight.loads.values() if load.is_open and load.has_rows]
-            free = self._free() - sum(load.queued for load in loads)
-            total = max(free, flight.concurrency // 4, 1) - waiting.total()
-            if total < 1:
-                return NO_ROOM
-            room = {
-                load.kind.name: max(load.limit - load.running - load.queued, load.limit // 4, 1)
-                - waiting[load.kind.name]
-                for load in loads
-            }
-            return Room(total, {name: count for name, count in room.items() if count > 0})
-
-    def _free(self) -> int:
-        """How many more runs may start, or wait for a slot of the shared budget."""
-        free = self._in_flight.concurrency - len(self._in_flight.running)
-        if self._budget is None:
-            return free
-        return min(free, max(self._budget.free, self._budget.ahead))
-
-    def _measure(self) -> None:
-        flight = self._in_flight
-        is_idle = not (flight.running or flight.queues)
-        flight.speed.measure(flight.loads.values(), is_idle=is_idle)

@@ -112,6 +112,19 @@ class Pool:
             self.on_lack()
         return min(available, wanted)
 
+    def want(self, waiting: int) -> None:
+        """Ask for permits that runs wait for which could start now, if it lacks them."""
+        if self.limit is None:
+            return
+        queued = self.queued
+        with self._lock:
+            wanted = self.used + queued + waiting
+            is_lacking = wanted > self.held
+            if is_lacking:
+                self._asked, self._asked_until = wanted, time.monotonic() + ASKED_SECONDS
+        if is_lacking:
+            self.on_lack()
+
     def found_nothing(self) -> None:
         """There was no row to start."""
         self._asked = 0

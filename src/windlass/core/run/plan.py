@@ -6,110 +6,189 @@ moment. So a rate costs a few reads and commits a second, however many tasks it 
 
 from __future__ import annotations
 
-import heapq
-from collections import defaultdict, deque
+from bisect import insort
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
-from operator import itemgetter
+from heapq import nsmallest
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from windlass.core.run.ready import KindLoad, Run
 
 
-class StartPlan:
-    """The planned runs of a worker, by their moments. Used under the lock of `InFlight`.
+class StartsOfKind:
+    """The planned runs of one kind in their order, and the moments at which the first may start.
 
-    A run that could not start at its moment, because its kind was at its limit, has lost it. It
-    waits for another moment, before the rows that are fetched later.
+    A moment belongs to no run: whoever is first when it comes starts at it. So a run that could not
+    start yet, because its kind was at its limit or had no permit, is the first to start later.
+    """
+
+    def __init__(self, load: KindLoad) -> None:
+        self.load = load
+        self.runs: deque[Run] = deque()
+        self.moments: deque[int] = deque()
+
+    def put(self, run: Run, moment: int | None) -> None:
+        self.runs.append(run)
+        if moment is not None:
+            self.put_moment(moment)
+        self.count()
+
+    def put_moment(self, moment: int) -> None:
+        if not self.moments or moment >= self.moments[-1]:
+            self.moments.append(moment)
+        else:
+            insort(self.moments, moment)
+
+    def count(self) -> None:
+        """Let the load know how many runs are planned, and how many of them have no moment."""
+        self.load.planned = len(self.runs)
+        self.load.lapsed = len(self.runs) - len(self.moments)
+
+    def lose(self, now: int) -> None:
+        """Lose the moments that it is too late for."""
+        if self.load.is_rated:
+            earliest = now - self.load.late_after
+            while self.moments and self.moments[0] < earliest:
+                self.moments.popleft()
+
+    def start(self) -> Run:
+        """Take the first run, at the first moment."""
+        run = self.runs.popleft()
+        run.start_at = self.moments.popleft()
+        self.count()
+        return run
+
+    def keep(self, runs: Sequence[Run]) -> None:
+        """Keep only these runs, with the first moments."""
+        self.runs = deque(runs)
+        while len(self.moments) > len(self.runs):
+            self.moments.pop()
+        self.count()
+
+    def wake_at(self, now: int, most: int) -> list[int]:
+        """The first moments; those that have come count when it is too late for them."""
+        late = int(self.load.late_after) + 1
+        first = islice(self.moments, most)
+        return [moment if moment > now else max(now, moment + late) for moment in first]
+
+
+class StartPlan:
+    """The planned runs of a worker. Used under the lock of `InFlight`.
+
+    A run starts at its moment, or a little later if it cannot start then. A moment that it is too
+    late for is lost: then a run needs another one, before rows that are fetched later.
     """
 
     def __init__(self) -> None:
-        self._runs: list[tuple[int, int, Run]] = []
-        self._lapsed: defaultdict[KindLoad, deque[Run]] = defaultdict(deque)
+        self._kinds: dict[KindLoad, StartsOfKind] = {}
+        # Whether a run could not start although its moment has come.
+        self.is_waiting = False
 
     def __len__(self) -> int:
-        return len(self._runs) + sum(map(len, self._lapsed.values()))
+        return sum([len(each.runs) for each in self._kinds.values()])
 
     def __iter__(self) -> Iterator[Run]:
-        for lapsed in self._lapsed.values():
-            yield from lapsed
-        for _, _, run in sorted(self._runs, key=lambda each: each[:2]):
-            yield run
+        for each in self._kinds.values():
+            yield from each.runs
 
     def __bool__(self) -> bool:
         return True
 
+    @property
+    def needs_no_thread(self) -> bool:
+        """Whether all runs are async, and each has its moment."""
+        return all(
+            each.load.kind.is_async and each.load.carrier is None and not each.load.lapsed
+            for each in self._kinds.values()
+            if each.runs
+        )
+
     def put(self, run: Run) -> None:
-        assert run.start_at is not None
-        run.load.planned += 1
-        heapq.heappush(self._runs, (run.start_at, run.number, run))
+        """Plan a run; one without a moment needs one."""
+        self._plan_of(run.load).put(run, run.start_at)
 
-    def put_lapsed(self, run: Run) -> None:
-        """Plan a run that has no moment yet."""
-        run.load.planned += 1
-        self._lapse(run)
-
-    def _lapse(self, run: Run) -> None:
-        self._lapsed[run.load].append(run)
-        run.load.lapsed += 1
+    def moments_of(self, load: KindLoad) -> int:
+        """How many moments the runs of a kind have."""
+        each = self._kinds.get(load)
+        return 0 if each is None else len(each.moments)
 
     def move(self, load: KindLoad, moments: Sequence[int], *, now: int, apart: bool) -> list[Run]:
-        """Give the runs of a kind other moments; returns runs that are left over, without one.
+        """Use other moments for a kind; returns runs that are left over, without one.
 
-        Runs whose moment has come keep it. With `apart` another rate reserved a moment for each
-        run as well, so none starts earlier than before.
+        Moments that have come stay. With `apart` another rate reserved a moment for each run as
+        well, so none starts earlier than before.
         """
-        meant = [each for each in self._runs if each[2].load is load and each[0] > now]
-        gone = set(map(id, meant))
-        self._runs = [each for each in self._runs if id(each) not in gone]
-        runs = [run for _, _, run in sorted(meant, key=lambda each: each[:2])]
-        for run, moment in zip(runs, moments, strict=False):
-            assert run.start_at is not None
-            run.start_at = max(run.start_at, moment) if apart else moment
-            self._runs.append((run.start_at, run.number, run))
-        heapq.heapify(self._runs)
-        load.planned -= len(runs[len(moments) :])
-        return runs[len(moments) :]
+        each = self._plan_of(load)
+        come = list(takewhile(lambda moment: moment <= now, each.moments))
+        before = list(each.moments)[len(come) :]
+        moved = [max(old, new) if apart else new for old, new in zip(before, moments, strict=False)]
+        each.moments = deque(sorted([*come, *moved]))
+        left = list(each.runs)[len(each.runs) - (len(before) - len(moved)) :]
+        each.keep(list(each.runs)[: len(each.runs) - len(left)])
+        return left
 
     def release(self, now: int, *, room: int) -> list[Run]:
-        """Take up to `room` runs whose moment has come; those that cannot start lose it."""
+        """Take up to `room` runs here whose moment has come; those that cannot start wait."""
         due: list[Run] = []
-        while self._runs and self._runs[0][0] <= now:
-            moment, _, run = heapq.heappop(self._runs)
-            load = run.load
-            is_late = load.is_rated and moment < now - load.late_after
-            if is_late or len(due) >= room or not load.startable():
-                self._lapse(run)
-                continue
-            # From now on it counts as one that waits for a runner.
-            load.planned -= 1
-            due.append(run)
+        waiting: Counter[KindLoad] = Counter()
+        here = 0
+        for each in self._in_turn(now):
+            is_here = each.load.carrier is None
+            if (is_here and here >= room) or not each.load.startable():
+                waiting[each.load] += 1
+            else:
+                here += is_here
+                # From now on it counts as one that waits for a runner.
+                due.append(each.start())
+        for load, count in waiting.items():
+            load.want_permits(count)
+        self.is_waiting = bool(waiting)
         return due
 
-    def next_at(self, most: int) -> list[int]:
-        """The first moments, up to `most`."""
-        return [each[0] for each in heapq.nsmallest(most, self._runs, key=itemgetter(0))]
+    def _in_turn(self, now: int) -> list[StartsOfKind]:
+        """The kind of each moment that has come, in the order of the moments."""
+        come: list[tuple[int, int, StartsOfKind]] = []
+        for index, each in enumerate(self._kinds.values()):
+            each.lose(now)
+            each.count()
+            come += [
+                (moment, index, each)
+                for moment in takewhile(lambda moment: moment <= now, each.moments)
+            ]
+        return [each for _, _, each in sorted(come, key=lambda found: found[:2])]
 
-    def plan_again(self, load: KindLoad, moments: Sequence[int]) -> None:
-        """Give runs that lost their moments the next ones."""
-        lapsed = self._lapsed[load]
-        load.lapsed -= len(moments)
-        for moment in moments:
-            run = lapsed.popleft()
-            run.start_at = moment
-            heapq.heappush(self._runs, (moment, run.number, run))
+    def next_at(self, now: int, most: int) -> list[int]:
+        """When the pacer has something to do next: up to `most` moments."""
+        found = [moment for each in self._kinds.values() for moment in each.wake_at(now, most)]
+        return nsmallest(most, found)
+
+    def usable(self, load: KindLoad) -> int:
+        """How many moments runs of a kind could use that have none, if runs end as lately."""
+        able = load.startable_soon() - self.moments_of(load)
+        return max(0, min(load.lapsed, able))
+
+    def plan_again(self, load: KindLoad, moments: Sequence[int]) -> int:
+        """Give runs that have no moment the next ones; returns how many were given."""
+        each, given = self._plan_of(load), moments[: load.lapsed]
+        for moment in given:
+            each.put_moment(moment)
+        each.count()
+        return len(given)
 
     def drop(self, is_meant: Callable[[Run], bool]) -> list[Run]:
         """Remove and return all runs that are meant."""
-        dropped = [run for run in self if is_meant(run)]
-        if not dropped:
-            return []
-        gone = set(map(id, dropped))
-        self._runs = [each for each in self._runs if id(each[2]) not in gone]
-        heapq.heapify(self._runs)
-        for load, lapsed in self._lapsed.items():
-            self._lapsed[load] = deque(run for run in lapsed if id(run) not in gone)
-            load.lapsed = len(self._lapsed[load])
-        for run in dropped:
-            run.load.planned -= 1
+        dropped: list[Run] = []
+        for each in list(self._kinds.values()):
+            gone = [run for run in each.runs if is_meant(run)]
+            if gone:
+                dropped += gone
+                each.keep([run for run in each.runs if not is_meant(run)])
         return dropped
+
+    def _plan_of(self, load: KindLoad) -> StartsOfKind:
+        each = self._kinds.get(load)
+        if each is None:
+            each = self._kinds[load] = StartsOfKind(load)
+        return each

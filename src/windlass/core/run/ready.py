@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from bisect import insort
-from collections import Counter, deque
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -28,83 +27,15 @@ from windlass.value.task import Claimed
 if TYPE_CHECKING:
     import asyncio
 
+    from windlass.core.run.budget import Budget
     from windlass.core.run.log import RunLog
     from windlass.core.run.permit import Pool
     from windlass.core.trace.recorder import PageSpan
 
-# A worker that has not asked again for this long no longer wants a slot.
-WANTED_SECONDS = 1.0
-
-
-class Budget:
-    """One budget for the workers of several shards in one process: limits their runs in total.
-
-    The worker that ends a run is the first to ask for its slot again, so a busy shard could keep
-    all slots. Therefore a worker that uses more than its part waits while another wants a slot.
-
-    Its lock is taken inside the lock of `InFlight`. It calls nothing while it holds it.
-    """
-
-    def __init__(self, total: int, holders: int = 1) -> None:
-        self.total = total
-        # How many rows each worker may have waiting for a slot.
-        self.ahead = max(1, total // (4 * holders))
-        self._lock = threading.Lock()
-        self._used: Counter[str | None] = Counter()
-        self._used_by: Counter[tuple[Hashable, str | None]] = Counter()
-        self._wanted: dict[tuple[Hashable, str | None], float] = {}
-        self._wakers: list[Callable[[], None]] = []
-
-    def on_free(self, wake: Callable[[], None]) -> None:
-        """Call `wake` when a slot becomes free that a worker asked for."""
-        self._wakers.append(wake)
-
-    @property
-    def free(self) -> int:
-        return self.total - self._used[None]
-
-    def take(self, holder: Hashable, kind: str, limit: int) -> bool:
-        """Take a slot for a run of `kind`, at most `limit` of that kind; False if there is none."""
-        with self._lock:
-            now = time.monotonic()
-            for what, most in ((None, self.total), (kind, limit)):
-                if self._used[what] >= most or self._has_its_part(holder, what, most, now):
-                    self._wanted[holder, what] = now
-                    return False
-            for what in (None, kind):
-                self._used[what] += 1
-                self._used_by[holder, what] += 1
-                self._wanted.pop((holder, what), None)
-            return True
-
-    def give_back(self, holder: Hashable, kind: str) -> None:
-        with self._lock:
-            for what in (None, kind):
-                self._used[what] -= 1
-                self._used_by[holder, what] -= 1
-        self.wake()
-
-    def wake(self) -> None:
-        """Let all workers try to start runs again, if one of them got no slot before."""
-        if self._wanted:
-            for wake in self._wakers:
-                wake()
-
-    def _has_its_part(self, holder: Hashable, what: str | None, most: int, now: float) -> bool:
-        others = [
-            self._used_by[other, what]
-            for (other, wanted), asked_at in self._wanted.items()
-            if wanted == what and other != holder and now - asked_at < WANTED_SECONDS
-        ]
-        mine = self._used_by[holder, what]
-        return bool(others) and mine >= most / (len(others) + 1) and mine > min(others)
-
-
 AHEAD_SECONDS = 0.2
 MOST_PLANNED = 1_000
-RATE_WINDOW = 0.05
-SPEED_WINDOW = 0.2
-LEAST_BUSY = 0.001
+# Runs that end within this time are counted on when moments are taken for runs that wait.
+SOON_SECONDS = 0.05
 # Kinds with a lower or equal `max_lost` are frail: one loss makes a row poison, or run alone.
 MOST_FRAIL = 2
 
@@ -138,6 +69,9 @@ class KindLoad:
         self.gauges: tuple[Gauge, ...] = ()
         # Whether rows are taken only when they can start, as a loss costs too much.
         self.is_frail = kind.max_lost <= MOST_FRAIL
+        # Runs its handlers elsewhere, and how many it takes at once; None: they run here.
+        self.carrier: RunCarrier | None = None
+        self.window: int | None = None
         self.limits(kind.concurrency, concurrency)
         # The budget that the workers of several shards share, and the name of this one in it.
         self.budget: Budget | None = None
@@ -162,8 +96,22 @@ class KindLoad:
 
     def limits(self, own: int | None, concurrency: int) -> None:
         """Run at most `own` at once, or up to the worker's `concurrency` if that is None."""
-        self.has_own_limit = own is not None
-        self.limit = min(own or concurrency, concurrency)
+        self.own_limit = own
+        most = concurrency if self.window is None else self.window
+        self.limit = min(own or most, most)
+
+    def carry_by(self, carrier: RunCarrier, window: int) -> None:
+        """Run its handlers elsewhere, at first up to `window` at once.
+
+        Such runs use no slot of this worker. Their carrier notices when they time out.
+        """
+        self.carrier, self.timeout, self.budget = carrier, None, None
+        self.widen(window)
+
+    def widen(self, window: int) -> None:
+        """The carrier takes up to `window` runs at once; the kind's own limit holds, too."""
+        self.window = window
+        self.limit = min(self.own_limit or window, window)
 
     @property
     def has_tripped(self) -> bool:
@@ -200,9 +148,21 @@ class KindLoad:
             return 0 if self.queued else min(total, free)
         if self.is_rated:
             return self.room_ahead()
-        if not self.has_own_limit:
+        if self.own_limit is None:
             return total
         return min(total, free + int(self.per_second * AHEAD_SECONDS))
+
+    def room_elsewhere(self) -> int:
+        """How many more of a carried kind could start soon. They take no room from the others."""
+        if not self.is_open:
+            return 0
+        free = self.limit - self.running - self.queued
+        if self.is_frail:
+            return 0 if self.queued else max(0, free)
+        if self.is_rated:
+            return self.room_ahead()
+        room = free + int(self.per_second * AHEAD_SECONDS)
+        return 0 if room < (room + self.queued) // 4 else max(0, room)
 
     @property
     def is_planned(self) -> bool:
@@ -217,12 +177,33 @@ class KindLoad:
         permitted = (pool.free for pool in self.pools)
         return max(0, min([free, *(each for each in permitted if each is not None)]))
 
+    def startable_soon(self) -> int:
+        """How many more runs could start within a moment, if runs end as they did lately."""
+        if not self.is_open or self.has_tripped:
+            return 0
+        return self.startable() + round(self.per_second * SOON_SECONDS)
+
+    def want_permits(self, waiting: int) -> None:
+        """Ask for permits for runs that wait, as their moment has come."""
+        for pool in self.pools:
+            pool.want(waiting)
+
     def room_ahead(self) -> int:
         """How many more runs of a kind with a rate could be planned."""
         if self.lapsed or self.queued > self.planned:
             # It cannot even start those whose moments have come.
             return 0
-        return MOST_PLANNED - self.planned
+        most = MOST_PLANNED
+        if self.seconds_of_a_run:
+            # More could not start within the second that is planned: moments would be lost.
+            most = min(most, 1 + int(self.limit / self.seconds_of_a_run))
+        return max(0, most - self.planned)
+
+    def ahead(self, permits: int) -> int:
+        """How many rows may be taken that wait for a run with a permit to end."""
+        if self.is_planned and self.seconds_of_a_run:
+            return min(MOST_PLANNED, int(permits / self.seconds_of_a_run))
+        return int(self.per_second * AHEAD_SECONDS)
 
 
 def has_limits(loads: Iterable[KindLoad]) -> bool:
@@ -241,51 +222,6 @@ class Room(NamedTuple):
 
 
 NO_ROOM = Room(0, {})
-
-
-class Speedometer:
-    """Measures how fast each kind runs; time without work does not count."""
-
-    def __init__(self) -> None:
-        self._measured_at = time.monotonic()
-        self._busy_since: float | None = None
-        self._busy_seconds = 0.0
-
-    def begin(self) -> None:
-        """There is work."""
-        if self._busy_since is None:
-            self._busy_since = time.monotonic()
-
-    def rest(self, now: float) -> None:
-        """There is no work any more."""
-        if self._busy_since is not None:
-            self._busy_seconds += now - self._busy_since
-            self._busy_since = None
-
-    def measure(self, loads: Iterable[KindLoad], *, is_idle: bool) -> None:
-        """Set the speed of each load, unless it was measured just now."""
-        now = time.monotonic()
-        if now - self._measured_at < RATE_WINDOW:
-            return
-        was_busy = self._busy_since is not None
-        self.rest(now)
-        if was_busy and not is_idle:
-            self._busy_since = now
-        busy, self._busy_seconds, self._measured_at = self._busy_seconds, 0.0, now
-        if not busy:
-            return
-        # A long measurement counts more than a short one.
-        weight = min(1.0, busy / SPEED_WINDOW)
-        for load in loads:
-            ended = load.ended - load.ended_before
-            speed = ended / max(busy, LEAST_BUSY)
-            if load.run_seconds:
-                # A long run may end just after a measurement began.
-                speed = min(speed, load.limit * ended / load.run_seconds)
-            if ended:
-                load.seconds_of_a_run = load.run_seconds / ended
-            load.ended_before, load.run_seconds = load.ended, 0.0
-            load.per_second += (speed - load.per_second) * (weight if load.per_second else 1.0)
 
 
 class State(Enum):
@@ -318,6 +254,21 @@ class Observer(Protocol):
 
     def page(self, task: Claimed, *, rows: int, runs: int) -> PageSpan | None:
         """The span of a page of a sweep; None if nothing is traced."""
+
+
+class RunCarrier(Protocol):
+    """Runs the handlers of some kinds elsewhere, and learns how they ended.
+
+    It takes runs from its ready queue (`InFlight.start`) and records their outcomes
+    (`InFlight.end_all`), as the coroutines and threads of the worker do for theirs.
+    """
+
+    @property
+    def ready(self) -> ReadyQueue:
+        """Where its runs wait until they may start."""
+
+    # How many messages no consumer has taken, as was last measured; those of all workers.
+    waiting: int
 
 
 class Stopper(Protocol):
@@ -458,9 +409,11 @@ Rank = tuple[int, bool, str]
 
 
 class ReadyQueue:
-    """Queued runs of the async or of the sync kinds, highest priority first."""
+    """Queued runs of the async kinds, the sync kinds or a carrier, highest priority first."""
 
-    def __init__(self) -> None:
+    def __init__(self, wake: Callable[[], None]) -> None:
+        # Wakes those who run what is in it.
+        self.wake = wake
         self.queues: dict[Rank, deque[Run]] = {}
         self.order: list[Rank] = []
         self.queued = 0
@@ -529,56 +482,90 @@ class ReadyQueue:
 
 
 class Queues:
-    """The queued runs of a worker. Those of async and of sync handlers wait apart."""
+    """The queued runs of a worker: of async handlers, of sync handlers, and of each carrier."""
 
-    def __init__(self) -> None:
-        self.asyncs = ReadyQueue()
-        self.syncs = ReadyQueue()
+    def __init__(self, on_queued: Callable[[bool], None]) -> None:
+        self.asyncs = ReadyQueue(lambda: on_queued(True))
+        self.syncs = ReadyQueue(lambda: on_queued(False))
+        self.carried: list[ReadyQueue] = []
         # Those whose moment has not come; made when there is one.
         self.plan: StartPlan | None = None
 
     def __len__(self) -> int:
-        return self.asyncs.queued + self.syncs.queued + self.planned
+        here = self.asyncs.queued + self.syncs.queued + self.planned
+        return here + sum([ready.queued for ready in self.carried]) if self.carried else here
+
+    @property
+    def all(self) -> tuple[ReadyQueue, ...]:
+        return (self.asyncs, self.syncs, *self.carried)
+
+    def of(self, run: Run) -> ReadyQueue:
+        """Where a run waits until it may start."""
+        if run.load.carrier is not None:
+            return run.load.carrier.ready
+        return self.asyncs if run.kind.is_async else self.syncs
 
     @property
     def planned(self) -> int:
         return 0 if self.plan is None else len(self.plan)
 
     def __iter__(self) -> Iterator[Run]:
-        for ready in (self.asyncs, self.syncs):
+        for ready in self.all:
             for rank in ready.order:
                 yield from ready.queues[rank]
         yield from self.plan or ()
 
-    def put(self, run: Run) -> None:
+    def put(self, run: Run) -> ReadyQueue:
+        """Add a run; returns the queue that it is in, or will be in when its moment has come."""
         run.load.queued += 1
-        if run.start_at is None or run.start_at <= time.monotonic_ns() // 1_000:
-            (self.asyncs if run.kind.is_async else self.syncs).put(run)
+        ready = self.of(run)
+        if run.start_at is None:
+            ready.put(run)
         else:
             self.plan = self.plan or StartPlan()
             self.plan.put(run)
+        return ready
 
     def put_lapsed(self, run: Run) -> None:
         """Add a run that needs a moment and has none."""
         run.load.queued += 1
+        run.start_at = None
         self.plan = self.plan or StartPlan()
-        self.plan.put_lapsed(run)
+        self.plan.put(run)
 
     def put_first(self, run: Run) -> None:
         """Let a run start before its equals."""
         run.load.queued += 1
-        (self.asyncs if run.kind.is_async else self.syncs).put_first(run)
+        self.of(run).put_first(run)
 
-    def release(self, now: int, *, room: int) -> set[bool]:
-        """Let planned runs start whose moment has come; returns which runners to wake."""
-        due = [] if self.plan is None else self.plan.release(now, room=room)
+    def needs_no_thread(self) -> bool:
+        """Whether all planned runs are async, and each has its moment."""
+        return self.plan is not None and self.plan.needs_no_thread
+
+    def release(self, *, free: int) -> set[ReadyQueue]:
+        """Let planned runs start whose moment has come; returns the queues whose runners to wake.
+
+        At most `free` runs may start here, with those that wait for a runner.
+        """
+        if self.plan is None:
+            return set()
+        room = max(0, free - self.asyncs.queued - self.syncs.queued)
+        due = self.plan.release(time.monotonic_ns() // 1_000, room=room)
         for run in due:
-            (self.asyncs if run.kind.is_async else self.syncs).put(run)
-        return {run.kind.is_async for run in due}
+            self.of(run).put(run)
+        return {self.of(run) for run in due}
+
+    def go_on(self, load: KindLoad, *, free: int) -> bool:
+        """A run of a kind has ended: let a planned one start; returns whether it lacks moments."""
+        if self.plan is None:
+            return False
+        if self.plan.is_waiting:
+            self.release(free=free)
+        return load.lapsed > 0 and not self.plan.moments_of(load)
 
     def drop(self, is_meant: Callable[[Run], bool]) -> list[Run]:
         """Remove and return all runs that are meant."""
-        dropped = self.asyncs.drop(is_meant) + self.syncs.drop(is_meant)
+        dropped = [run for ready in self.all for run in ready.drop(is_meant)]
         if self.plan is not None:
             dropped += self.plan.drop(is_meant)
         for run in dropped:

@@ -10,6 +10,8 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
+from math import inf
 
 from windlass import telemetry
 from windlass.clock import SECOND
@@ -22,11 +24,16 @@ from windlass.value.outcome import SUCCESS, Outcome
 SLICE_SECONDS = 0.005
 IDLE_THREAD_SECONDS = 30.0
 # A wake-up of a thread costs as much as a start. So the pacer waits for a few starts, but not for
-# long: a start that is late by 80 ms has lost its moment.
+# long: a start that is late by 95 ms has lost its moment.
 FEWEST_SECONDS = 0.010
 TOGETHER = 4
-TOGETHER_SECONDS = 0.045
+TOGETHER_SECONDS = 0.07
+# On a busy machine it wakes late. Then it waits for fewer starts, or it would lose their moments.
+LATENESS_KEPT = 0.9
+LATENESS_COUNTS = 2
 PLAN_AGAIN_SECONDS = 0.05
+# How often the lease is looked at, at least.
+WATCH_SECONDS = 0.25
 NOTHING_PLANNED_SECONDS = 60.0
 
 
@@ -36,6 +43,7 @@ class Coroutines:
     def __init__(self, in_flight: InFlight) -> None:
         self._in_flight = in_flight
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: int | None = None
         self._runners: list[asyncio.Task[None]] = []
         self._resting: list[asyncio.Future[None]] = []
         self._is_waking = False
@@ -43,7 +51,7 @@ class Coroutines:
 
     def start(self) -> None:
         """Start to run queued runs on the running event loop."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
         self._wake_one()
 
     async def stop(self) -> None:
@@ -57,6 +65,9 @@ class Coroutines:
     def wake(self) -> None:
         """Let resting runners look for work. Call it from any thread."""
         if self._loop is None or self._is_waking:
+            return
+        if threading.get_ident() == self._thread:
+            self._wake_one()
             return
         self._is_waking = True
         try:
@@ -280,19 +291,25 @@ class Watch(Loop):
         self._in_flight = in_flight
         self._stop_if_lease_ended = stop_if_lease_ended
         loads = in_flight.loads.values()
-        timeouts = [load.timeout for load in loads if load.timeout is not None]
-        self._pause = min(0.05, max(0.005, min(timeouts) / 10)) if timeouts else 0.25
+        # No run that starts later is overdue before that.
+        shortest = min((load.timeout for load in loads if load.timeout is not None), default=inf)
+        self._pause = max(FEWEST_SECONDS, min(WATCH_SECONDS, shortest))
 
     def tick(self) -> float:
         self._stop_if_lease_ended()
-        for run in self._in_flight.overdue(time.monotonic()):
+        now = time.monotonic()
+        overdue, next_at = self._in_flight.overdue(now)
+        for run in overdue:
             if self._in_flight.end(run, failure(run, late(run))) and run.runner is not None:
                 run.runner.stop(run)
-        return self._pause
+        return min(self._pause, max(FEWEST_SECONDS, next_at - now))
 
 
 class Pacer(Loop):
-    """Lets planned runs start at their moments, and has those planned again that lost them."""
+    """Lets planned runs start at their moments, and has those planned again that lost them.
+
+    While all of them are async, it does so on the event loop, which has to wake for them anyway.
+    """
 
     name = "pacer"
 
@@ -300,12 +317,54 @@ class Pacer(Loop):
         super().__init__()
         self._in_flight = in_flight
         self._plan_again = plan_again
+        self._events: asyncio.AbstractEventLoop | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        # When it should wake, and by how much it was late lately, in seconds.
+        self._wake_at: float | None = None
+        self._lateness = 0.0
+
+    def use(self, events: asyncio.AbstractEventLoop) -> None:
+        """Use the event loop of the coroutines."""
+        self._events = events
 
     def tick(self) -> float:
-        moments = self._in_flight.release_planned(TOGETHER)
+        # This may ask the database, so it is never done on the event loop.
         pause = PLAN_AGAIN_SECONDS if self._plan_again() else NOTHING_PLANNED_SECONDS
-        if moments:
-            latest = moments[0] + TOGETHER_SECONDS * SECOND
-            last = max(moment for moment in moments if moment <= latest)
-            pause = min(pause, max(FEWEST_SECONDS, last / SECOND - time.monotonic()))
+        if self._events is not None and self._needs_no_thread():
+            # An event loop that is closed has nothing to start.
+            with suppress(RuntimeError):
+                self._events.call_soon_threadsafe(self._go_on)
+            return NOTHING_PLANNED_SECONDS
+        return min(pause, self._release())
+
+    def _go_on(self) -> None:
+        """Release what is due, on the event loop, and come back for the next."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._stopping or self._events is None:
+            return
+        pause = self._release()
+        if not self._needs_no_thread():
+            self.wake()
+        elif pause < NOTHING_PLANNED_SECONDS:
+            self._timer = self._events.call_later(pause, self._go_on)
+
+    def _needs_no_thread(self) -> bool:
+        return self._in_flight.undisturbed(self._in_flight.queues.needs_no_thread)
+
+    def _release(self) -> float:
+        """Let runs start whose moment has come; returns the seconds until the next."""
+        moments = self._in_flight.release_planned(TOGETHER)
+        now = time.monotonic()
+        if self._wake_at is not None:
+            self._lateness = max(now - self._wake_at, self._lateness * LATENESS_KEPT)
+        self._wake_at = None
+        if not moments:
+            return NOTHING_PLANNED_SECONDS
+        together = max(0.0, TOGETHER_SECONDS - LATENESS_COUNTS * self._lateness)
+        latest = moments[0] + together * SECOND
+        last = max(moment for moment in moments if moment <= latest)
+        pause = max(FEWEST_SECONDS, last / SECOND - now)
+        self._wake_at = now + pause
         return pause

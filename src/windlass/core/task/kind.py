@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
-from typing import Any, Protocol, TypedDict, TypeVar, cast, get_type_hints
+from typing import Any, Protocol, TypedDict, TypeVar, cast, get_type_hints, runtime_checkable
 
 from windlass.core.meter import Meter
 from windlass.core.task.downstream import Downstream, DownstreamOption, given_downstreams
@@ -52,6 +52,23 @@ CRON_KEY = "windlass:cron"
 TEMPLATE = "windlass:template"
 
 
+@runtime_checkable
+class Via(Protocol):
+    """Where the handlers of a kind run, if not in the worker: `via=` of a declaration."""
+
+    @property
+    def name(self) -> str:
+        """What people call it: the name of the queue."""
+
+    @property
+    def address(self) -> str:
+        """Where it is, without a password."""
+
+    @property
+    def carried_by(self) -> str:
+        """The face whose loops carry the runs there."""
+
+
 @dataclass(frozen=True, eq=False)
 class Kind:
     """A declared function with its options. Times are microseconds, the rate is per second."""
@@ -93,6 +110,13 @@ class Kind:
     logs: int = 0
     # What it says about lanes; None: nothing.
     lane: LaneTerms | None = None
+    # Where its handlers run; None: in the worker.
+    via: Via | None = None
+
+    @property
+    def faces(self) -> set[str]:
+        """The faces that serve it: the one that declared it, and the one that carries its runs."""
+        return {self.face} if self.via is None else {self.face, self.via.carried_by}
 
     @property
     def lanes(self) -> LaneTerms:
@@ -143,6 +167,7 @@ class CommonOptions(TypedDict, total=False):
     late_after: Duration | None
     downstream: DownstreamOption
     group: str | None
+    via: Via | None
 
 
 class PromiseOptions(TypedDict, total=False):
@@ -228,6 +253,7 @@ class Options:
     per_lane: int = 1
     on_failure: OnFailure = "hold"
     fair: bool = False
+    via: Via | None = None
     schedule: Schedule | None = None
     period: Period | None = None
     face: str = "task"
@@ -328,6 +354,7 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
             on_failure=options.on_failure,
             fair=options.fair,
         ),
+        via=_via(name, options.via),
     )
 
 
@@ -510,6 +537,15 @@ def check_no_required_arguments(name: str, arguments: Arguments) -> None:
 def optional_duration(given: Duration | None, what: str, *, zero: bool = False) -> int | None:
     """A duration, or None."""
     return None if given is None else parse_duration(given, what=what, zero=zero)
+
+
+def _via(name: str, given: object) -> Via | None:
+    if given is None or isinstance(given, Via):
+        return given
+    raise BadDeclaration(
+        f"kind {name!r}: via={given!r} does not carry tasks; give a queue, such as "
+        'via=Queue("amqp://user:password@host", "visits")'
+    )
 
 
 def _logs(name: str, given: object) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from selectors import EVENT_READ, DefaultSelector
 
 from windlass.core.loop import Loop
 from windlass.database.database import Database
@@ -39,11 +40,19 @@ class Listener(Loop):
 
         database = self._database
         renewals = database.renewals
-        with psycopg.connect(autocommit=True, **database.connect_arguments()) as connection:
+        arguments = database.connect_arguments()
+        with (
+            psycopg.connect(autocommit=True, **arguments) as connection,
+            DefaultSelector() as waits,
+        ):
+            waits.register(connection, EVENT_READ)
             connection.execute(f"listen {CHANNEL}")
             self._heard()
             # After a failover, the server of this connection says nothing new.
             while not self._stopping and renewals == database.renewals:
-                for note in connection.notifies(timeout=LISTEN_SECONDS, stop_after=1):
+                # psycopg itself would wake ten times a second while it waits.
+                if not waits.select(LISTEN_SECONDS):
+                    continue
+                for note in connection.notifies(timeout=0):
                     if note.payload != str(self._me()):
                         self._heard()

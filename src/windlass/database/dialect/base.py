@@ -265,6 +265,9 @@ class Dialect(LaneStatements):
         """The connection, prepared for a transaction that writes."""
         return connection
 
+    def share_turn(self) -> None:
+        """Let the turn that this thread has taken end on any thread."""
+
     def at_one_moment(self, connection: Connection) -> Connection:
         """The connection, prepared to read from one snapshot."""
         return connection.execution_options(isolation_level="REPEATABLE READ")

@@ -91,6 +91,10 @@ class Turn:
         finally:
             self._inside.is_joined = False
 
+    def share(self) -> None:
+        """Let the transaction that has the turn end on another thread than this one."""
+        self._owner = None
+
     def __enter__(self) -> None:
         is_inside = self._owner == threading.get_ident() or getattr(
             self._inside, "is_joined", False
@@ -192,6 +196,9 @@ class SQLite(Dialect):
 
     def writing(self, connection: Connection) -> Connection:
         return connection.execution_options(windlass_write=True)
+
+    def share_turn(self) -> None:
+        self._turn.share()
 
     def at_one_moment(self, connection: Connection) -> Connection:
         connection.exec_driver_sql("begin")

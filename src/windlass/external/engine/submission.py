@@ -35,21 +35,18 @@ from windlass.external.model import (
     is_handle,
 )
 from windlass.external.store import ExternalRow
+from windlass.value import report
 from windlass.value.duration import format_duration
 from windlass.value.outcome import (
     KEEP_RESULT,
-    LONGEST_REMARK,
     Outcome,
     Retried,
     Submitted,
-    Succeeded,
     describe,
     judge,
     settle,
-    storable,
 )
 from windlass.value.outcome import Failed as FailedOutcome
-from windlass.value.payload import encode_result
 from windlass.value.status import Status
 
 
@@ -159,12 +156,13 @@ def _refuse(database: Database, given: Submission, *, now: int) -> None:
 def _give_up(run: Run, given: Submission, problem: Exception) -> Outcome:
     """Fail this submission; a new one follows if the kind has retries left."""
     run.keep(replace(given, is_over=True))
-    policy, text, trace = run.kind.terms.retry, *describe(problem)
-    counted, tries = ExternalFailed(), given.tries
-    if not policy.allows(counted, tries=tries):
-        return FailedOutcome(text, trace, is_answer=True)
-    delay = policy.delay(counted, tries=tries, random=random.random())
-    return Retried(delay, text, trace, is_answer=True)
+    return report.failed(
+        *describe(problem),
+        run.kind.terms.retry,
+        tries=given.tries,
+        as_error=ExternalFailed(),
+        is_answer=True,
+    )
 
 
 def _wait(run: Run, terms: ExternalTerms, problem: Exception, *, left: int) -> Outcome:
@@ -186,13 +184,9 @@ def outcome_of(row: ExternalRow, answer: Answer, kind: Kind) -> Outcome | None:
         case Running():
             return None
         case Done():
-            try:
-                return Succeeded(encode_result(answer.result))
-            except (TypeError, ValueError, OverflowError, RecursionError) as problem:
-                text = storable(f"the result cannot be kept: {problem}")[:LONGEST_REMARK]
-                return FailedOutcome(text, text)
+            return report.done(answer.result)
         case Failed():
-            text = storable(str(answer.reason))[:LONGEST_REMARK]
+            text = report.text_of(answer.reason)
             tries, chance = row.submission.tries, random.random()
             judged = judge(ExternalFailed(text), kind.terms, tries=tries, random=chance)
             return FailedOutcome(text, text) if isinstance(judged, FailedOutcome) else judged

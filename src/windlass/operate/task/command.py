@@ -29,7 +29,7 @@ from windlass.cli.output import (
 )
 from windlass.operate.task import operate
 from windlass.value.duration import parse_duration
-from windlass.value.task import RunLogView, TaskFilter, TaskView
+from windlass.value.task import RunLogView, TaskFilter
 from windlass.view.action import Action
 
 cli = typer.Typer()
@@ -186,7 +186,7 @@ def _print_logs(runs: list[RunLogView]) -> None:
         console.print(Panel(Text("\n".join(lines)), title=title, title_align="left"))
 
 
-def _facts(task: TaskView, *, now: int, shard: str | None) -> Table:
+def _facts(task: operate.TaskFull, *, now: int, shard: str | None) -> Table:
     shown = table("task", str(task.id), wrap=(str(task.id),))
     shown.add_row("kind", Text(task.kind, style="bold"))
     shown.add_row("status", status_text(task.status))
@@ -203,6 +203,7 @@ def _facts(task: TaskView, *, now: int, shard: str | None) -> Table:
         "created": moment_text(task.created_at, now=now),
         "started": None if task.started_at is None else moment_text(task.started_at, now=now),
         "finished": None if task.finished_at is None else moment_text(task.finished_at, now=now),
+        "carried by": None if task.via is None else f"queue {task.via}",
         "worker": None if task.worker is None else str(task.worker),
         "shard": shard,
     }

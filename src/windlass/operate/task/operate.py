@@ -54,6 +54,8 @@ Act = Callable[[list[TaskView], int, Connection], int]
 class TaskFull(TaskView, frozen=True):
     """A task with everything; `payload` and `result` are JSON."""
 
+    # The queue by which it is carried to consumers.
+    via: str | None
     is_rolling: bool
     can_retry: bool
     can_cancel: bool
@@ -321,8 +323,10 @@ def _changed(connection: Connection, number: int, count: int) -> bool:
 
 def _full(found: TaskView, registry: Registry, *, is_node: bool) -> TaskFull:
     is_rolling = _is_rolling(registry, found.kind)
+    kind = registry.kinds.get(found.kind)
     return TaskFull(
         **msgspec.structs.asdict(found),
+        via=None if kind is None or kind.via is None else kind.via.name,
         is_rolling=is_rolling,
         # A node is retried, skipped or cancelled with its flow run.
         can_retry=found.status in RETRYABLE and not is_node,

@@ -34,6 +34,7 @@ from windlass.sweep.store import sweep
 from windlass.value.duration import format_duration
 from windlass.watch.declare import Watching
 from windlass.watch.engine.promise import troubled_promises
+from windlass.watch.engine.queue import troubled_queues
 from windlass.watch.promise.engine import promises_here
 from windlass.watch.promise.model.promise import Promise
 from windlass.watch.store import watch as store
@@ -55,6 +56,7 @@ LASTING = frozenset(
     (
         *("run failed", "run late", "late", "no worker", "workers dying", "unknown kind"),
         *("failing", "source", "failures", "flow late", "promise at risk", "promise broken"),
+        *("broker", "outbox late", "message failed"),
     )
 )
 # Problems that happen. They are gone when they did not happen again for this long.
@@ -153,6 +155,12 @@ def lasts(look: Look) -> Iterator[Trouble]:
     yield from _runs(look)
     yield from _failing(look)
     yield from troubled_promises(look.promises, look.watching, now=look.now)
+    yield from troubled_queues(
+        look.connection,
+        look.kinds.values(),
+        is_open=alert_store.open_causes(look.connection),
+        now=look.now,
+    )
     for row in sweep.listing(look.connection):
         if row.error is not None:
             text = f"sweep {row.name!r} cannot read its source: {row.error}"

@@ -28,6 +28,7 @@ from windlass.core.task.store import task
 from windlass.database.connection import Connection
 from windlass.database.database import first_line
 from windlass.errors import DatabaseUnavailable, WindlassError
+from windlass.queue.operate import operate as queue
 from windlass.rolling.operate import freshness
 from windlass.sweep.model import is_sweep
 from windlass.sweep.operate.sweep import Sweep, Sweeps
@@ -95,6 +96,7 @@ class DatabaseMetrics:
             return
         yield from self._rolling()
         yield from self._sweeps()
+        yield from self._queues()
         yield from self._promises()
 
     def _shards(self) -> dict[Shard, list[MetricValue]]:
@@ -192,6 +194,27 @@ class DatabaseMetrics:
             yield MetricValue("windlass_sweep_failed", (name,), found.failed)
             if found.percent is not None:
                 yield MetricValue("windlass_sweep_progress_ratio", (name,), found.percent / 100)
+
+    def _queues(self) -> Iterator[MetricValue]:
+        now = self._app.clock.now()
+        # Queues of the same name at several brokers are one series.
+        found: dict[str, list[float]] = {}
+        up: dict[str, int] = {}
+        for view in queue.listing(self._app.fleet, self._app.registry)[:MOST_KINDS]:
+            waited = 0 if view.oldest_at is None else max(0, now - view.oldest_at) / SECOND
+            values = [view.waiting, view.retrying, view.failed + view.unsent]
+            known = found.get(view.name, [0.0] * 4)
+            sums = [one + other for one, other in zip(known[:3], values, strict=True)]
+            found[view.name] = [*sums, max(known[3], waited)]
+            if view.error is not None or view.answered_at is not None:
+                up[view.name] = min(up.get(view.name, 1), int(view.error is None))
+        for name, (waiting, retrying, failed, waited) in found.items():
+            yield MetricValue("windlass_outbox_waiting", (name,), waiting)
+            yield MetricValue("windlass_outbox_oldest_age_seconds", (name,), waited)
+            yield MetricValue("windlass_message_retrying", (name,), retrying)
+            yield MetricValue("windlass_message_failed", (name,), failed)
+        for name, is_up in up.items():
+            yield MetricValue("windlass_broker_up", (name,), is_up)
 
     def _promises(self) -> Iterator[MetricValue]:
         app, names = self._app, names_of(self._app.registry)

@@ -13,6 +13,7 @@ from windlass.core.meter import KindMeter, Meter, WorkerState
 from windlass.core.task.kind import Registry
 from windlass.ledger.engine import tally
 from windlass.ledger.model.ledger import LAPSE, Movement
+from windlass.queue.model.queue import queues_made
 from windlass.value.metric import Distribution, MetricValue
 from windlass.watch.engine.deliver import DELIVER
 from windlass.watch.metric.table import METRICS, OTHER, KindNames
@@ -45,13 +46,17 @@ def samples(registry: Registry) -> list[MetricValue]:
         workers = list(meter.workers)
         enqueued = _labelled(names, meter.enqueued, known=registry.kinds)
         before = Counter(meter.started_before)
+        queues = [each.name for each in queues_made()]
+        published = _labelled(KindNames([*meter.published, *queues]), meter.published, known=queues)
     movements = {each.value: tally.movements[each.value] for each in Movement}
     made = [
         MetricValue("windlass_info", (_version(),), 1.0),
         *_each("windlass_task_enqueued_total", enqueued),
         *_each("windlass_event_total", {name: metering.events[name] for name in EVENTS}),
+        *_each("windlass_message_sent_total", published),
         *_each("windlass_ledger_movement_total", movements),
     ]
+    made += _consumers(registry, meter, names)
     if workers or before:
         states = [worker.state() for worker in workers]
         served = {name for state in states for name in state.started}
@@ -114,6 +119,19 @@ def _calls(meter: Meter) -> Iterator[MetricValue]:
     yield from _each("windlass_claim_rows_total", {way: meter.claimed_rows[way] for way in WAYS})
 
 
+def _consumers(registry: Registry, meter: Meter, names: KindNames) -> Iterator[MetricValue]:
+    """What the consumers of this process did."""
+    with meter.lock:
+        if not meter.consumers:
+            return
+        runs, pulses = Counter(meter.consumed_runs), [each.pulse() for each in meter.consumers]
+    carried = [name for name, kind in registry.kinds.items() if kind.via is not None]
+    for how in ("done", "failed"):
+        counts = {kind: count for (kind, ended), count in runs.items() if ended == how}
+        yield from _each(f"windlass_consumer_{how}_total", _labelled(names, counts, known=carried))
+    yield MetricValue("windlass_consumer_running", (), sum(pulse.running for pulse in pulses))
+
+
 def _workers(
     states: list[WorkerState], before: Mapping[str, int], names: KindNames
 ) -> Iterator[MetricValue]:
@@ -128,6 +146,9 @@ def _workers(
     yield from _each("windlass_task_started_total", _labelled(names, started))
     yield from _each("windlass_task_running", _labelled(names, running))
     yield from _each("windlass_task_ready", _labelled(names, ready))
+    for state in states:
+        waiting = _labelled(names, state.waiting_elsewhere)
+        yield from _each("windlass_carrier_waiting", waiting)
     yield MetricValue("windlass_task_in_flight", (), sum(state.in_flight for state in states))
     # The workers of several shards share one budget.
     most = max((state.concurrency for state in states), default=0)

@@ -1,8 +1,8 @@
 """The table of all metrics: their names, types, labels and meaning.
 
-A label is the name of a kind, the number of a shard, or a word of a closed list. There is no other,
-so the number of series has a bound: at most MOST_KINDS kinds have a name, and all others together
-are the kind `other`.
+A label is the name of a kind or of a queue, the number of a shard, or a word of a closed list.
+There is no other, so the number of series has a bound: at most MOST_KINDS kinds have a name, and
+all others together are the kind `other`; queues alike.
 """
 
 from __future__ import annotations
@@ -77,7 +77,21 @@ PROCESS = (
     _gauge("worker_buckets", "Buckets that the worker owns, of 256 in each shard", "shard"),
     _gauge("worker_guarded", "1 if a guard process can renew the lease", "shard", together="min"),
     _counter("event", "Events of this process", "event"),
+    _counter("message_sent", "Messages that brokers have confirmed", "queue"),
     _counter("ledger_movement", "Movements that this process made in ledgers", "movement"),
+)
+
+# Only of processes that carry tasks to consumers, and of consumers.
+CARRIED = (
+    _gauge(
+        "carrier_waiting",
+        "Messages of a carried kind's queue that no consumer has taken",
+        "kind",
+        together="max",
+    ),
+    _counter("consumer_done", "Carried runs that ended without an error in a consumer", "kind"),
+    _counter("consumer_failed", "Carried runs that failed in a consumer", "kind"),
+    _gauge("consumer_running", "Handlers that run now in a consumer"),
 )
 
 # What the database says.
@@ -106,10 +120,15 @@ DATABASE = (
     _gauge("sweep_progress_ratio", "How much of the round is done, 0 to 1; an estimate", "kind"),
     _gauge("sweep_done", "Rows of the round that are done", "kind"),
     _gauge("sweep_failed", "Rows of the round that failed", "kind"),
+    _gauge("outbox_waiting", "Messages that wait to be sent; exact up to 10,000", "queue"),
+    _gauge("outbox_oldest_age_seconds", "How long the oldest of them has waited", "queue"),
+    _gauge("message_retrying", "Received messages that are tried again", "queue"),
+    _gauge("message_failed", "Messages that failed, received or to be sent", "queue"),
+    _gauge("broker_up", "1 if the broker answered last; nothing before the first time", "queue"),
     _gauge("promise_state", "0 kept, 1 at risk, 2 broken; nothing while unknown", "kind"),
 )
 
-METRICS = {metric.name: metric for metric in (*PROCESS, *DATABASE)}
+METRICS = {metric.name: metric for metric in (*PROCESS, *CARRIED, *DATABASE)}
 
 
 class KindNames:

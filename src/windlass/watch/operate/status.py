@@ -9,6 +9,8 @@ from functools import cached_property
 from typing import cast
 
 from windlass.clock import SECOND
+from windlass.core.alert import store as alert_store
+from windlass.core.alert.model import cause_of
 from windlass.core.fetch import store as fetch_store
 from windlass.core.finish import store as finish_store
 from windlass.core.finish.store import MINUTE, Work
@@ -23,7 +25,10 @@ from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.core.task.store import task
 from windlass.database import migrate
 from windlass.database.connection import Connection
+from windlass.database.database import has_tables
 from windlass.errors import UnknownKind
+from windlass.queue.model.consume import is_consumer, terms_of
+from windlass.queue.store import inbox, outbox
 from windlass.sweep import model
 from windlass.sweep.model import is_sweep, sweep_why
 from windlass.sweep.store import failed_item as sweep_failure
@@ -33,6 +38,7 @@ from windlass.value.duration import format_duration
 from windlass.value.outcome import MISFIT_DELAY, Misfit
 from windlass.value.payload import argument_views
 from windlass.value.rate import rate_text
+from windlass.value.task import COUNTED_EXACTLY
 from windlass.watch.model import (
     NOTHING_DUE,
     AppStatus,
@@ -206,11 +212,11 @@ class _Reader:
         return switches.of(name, None if kind is None else kind.group)
 
     def _counts(self, names: Iterable[str]) -> dict[str, dict[str, int]]:
-        """The rows of each kind in each state; sweeps have ranges instead."""
+        """The rows of each kind in each state; sweeps have ranges, and consumers messages."""
         until = {}
         for name in names:
             kind = self._registry.kinds.get(name)
-            if not is_sweep(kind):
+            if not is_sweep(kind) and not (kind is not None and is_consumer(kind)):
                 until[name] = self.now if kind is None else kind.due_until(self.now)
         return task.counts(self._connection, self._dialect, until)
 
@@ -220,14 +226,17 @@ class _Reader:
         schedule = None if kind is None else kind.schedule
         standing = None if schedule is None else task.find(self._connection, name, CRON_KEY)
         swept = self._sweep(kind) if kind is not None and is_sweep(kind) else None
-        counts = (counts or NONE_COUNTED) if swept is None else swept.counts
+        consumed = self._consumer(kind) if kind is not None and is_consumer(kind) else None
+        own = swept or consumed
+        counts = (counts or NONE_COUNTED) if own is None else own.counts
         ended = 0 if work is None else work.done + work.failed + work.retried
         is_served = any(name in each.kinds and each.lease_until >= now for each in self.workers)
         setting = None if kind is None else setting_of(kind, found, now=now)
         window = None if setting is None else setting.window
+        carried = None if kind is None or not is_served else self._why_carried(kind)
         held = held_back(kind, found, now=now, others=self._switches)
         pause = next(iter(found.pauses(now)), None)
-        why_sweep = swept.why if swept is not None and is_served else None
+        why_own = own.why if own is not None and is_served else None
         period = None if kind is None else kind.period
         return KindStatus(
             kind=name,
@@ -235,6 +244,7 @@ class _Reader:
             cron=None if schedule is None else f"{schedule.expression} {schedule.zone}",
             every=None if period is None else format_duration(period.every),
             sweep=None if swept is None else swept.told,
+            via=None if kind is None or kind.via is None else kind.via.name,
             next_due_at=None if standing is None else standing.due_at,
             **counts,
             done_last_hour=0 if work is None else work.done,
@@ -255,9 +265,28 @@ class _Reader:
             is_held_back=held is not None,
             why=self._with_misfits(
                 name,
-                held or why_sweep or self._why(name, counts, setting, is_served=is_served),
+                held or carried or why_own or self._why(name, counts, setting, is_served=is_served),
             ),
         )
+
+    def _why_carried(self, kind: Kind) -> str | None:
+        """Why tasks of a carried kind do not reach consumers; None if they do."""
+        if kind.via is None or not has_tables(self._connection, inbox.TABLES):
+            return None
+        if cause_of("no consumer", kind.name) in self._causes:
+            return f"no consumer takes its tasks from queue {kind.via.name}"
+        error = self._broken.get((kind.via.name, kind.via.address))
+        return None if error is None else f"queue {kind.via.name}: {error}"
+
+    @cached_property
+    def _causes(self) -> dict[str, int]:
+        return alert_store.open_causes(self._connection)
+
+    @cached_property
+    def _broken(self) -> dict[tuple[str, str], str]:
+        """The queues whose broker does not answer, and its error."""
+        rows = outbox.queues(self._connection)
+        return {(row.name, row.address): row.error for row in rows if row.error is not None}
 
     def _with_misfits(self, name: str, why: str) -> str:
         return f"{why}; some rows do not fit its parameters" if name in self._misfits else why
@@ -276,7 +305,9 @@ class _Reader:
         if setting is None and not is_served:
             return "no worker declares it"
         if counts["running"]:
-            return "running"
+            kind = self._registry.kinds.get(name)
+            via = None if kind is None else kind.via
+            return "running" if via is None else f"running by way of queue {via.name}"
         if not is_served:
             return "no worker"
         if counts["due"]:
@@ -285,7 +316,21 @@ class _Reader:
             return "starting"
         return NOTHING_DUE
 
-    def _sweep(self, kind: Kind) -> _SweepStatus:
+    def _consumer(self, kind: Kind) -> _OwnStatus:
+        """Kept messages are counted as tasks are."""
+        queue = terms_of(kind).queue
+        retrying = failed = 0
+        why = f"consuming queue {queue.name!r}"
+        if has_tables(self._connection, inbox.TABLES):
+            retrying, failed = inbox.counts(self._connection, kind.name, most=COUNTED_EXACTLY)
+            for row in outbox.queues(self._connection):
+                is_this = (row.name, row.address) == (queue.name, queue.address)
+                if is_this and row.error is not None:
+                    why = f"queue {queue.name!r}: {row.error}"
+        counts = {"waiting": retrying, "due": 0, "running": 0, "failed": failed}
+        return _OwnStatus(counts, "", why)
+
+    def _sweep(self, kind: Kind) -> _OwnStatus:
         row = sweep.get(self._connection, kind.name)
         found = ranges.listing(self._connection, kind.name)
         waiting = sum(each.is_free for each in found)
@@ -299,12 +344,12 @@ class _Reader:
         }
         far = "unknown" if percent is None else f"{percent:.0f} %"
         told = f"round {0 if row is None else row.round:,}, {far}"
-        return _SweepStatus(counts, told, sweep_why(row, found, self.now))
+        return _OwnStatus(counts, told, sweep_why(row, found, self.now))
 
 
 @dataclass(frozen=True)
-class _SweepStatus:
-    """How a sweep is doing: its ranges counted as tasks are, and its failed items."""
+class _OwnStatus:
+    """How a kind without rows of tasks is doing: what it has instead, counted as tasks are."""
 
     counts: dict[str, int]
     told: str
@@ -342,6 +387,7 @@ def _declared(kind: Kind) -> DeclaredView:
         priority=kind.priority,
         breaker=breaker,
         downstreams=[each.name for each in kind.downstreams],
+        via=None if kind.via is None else f"{kind.via.name}@{kind.via.address}",
     )
 
 

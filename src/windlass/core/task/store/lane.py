@@ -37,6 +37,12 @@ def hold(connection: Connection, ids: Collection[int]) -> None:
         connection.execute(update(task).where(task.c.id.in_(ids)).values(lane_place=HOLDING))
 
 
+def let_pass(connection: Connection, ids: Collection[int]) -> None:
+    """Let waiting rows take their places in the order of due times, whatever they held before."""
+    if ids and has_tables(connection, TABLES):
+        connection.execute(update(task).where(task.c.id.in_(ids)).values(lane_place=IN_ORDER))
+
+
 def holding(connection: Connection) -> dict[str, Any]:
     """The new value of a row that holds its lane, as one more value of an update."""
     return {"lane_place": HOLDING} if has_tables(connection, TABLES) else {}

@@ -13,37 +13,31 @@ from sqlalchemy import (
     Double,
     Index,
     Integer,
-    MetaData,
     SmallInteger,
     String,
-    Table,
     text,
 )
 
 from windlass.database.column import (
-    OPTIONS,
     Exact,
     Json,
     Long,
     Number,
-    Part,
     StatusCode,
-    flat,
     key,
     optional,
     partial_index,
     required,
     zero,
 )
+from windlass.database.schema.base import metadata as metadata
+from windlass.database.schema.base import table
+from windlass.database.schema.broker import inbox as inbox
+from windlass.database.schema.broker import message as message
+from windlass.database.schema.broker import outbox as outbox
+from windlass.database.schema.broker import queue as queue
 
-metadata = MetaData()
-
-
-def _table(name: str, *parts: Part) -> Table:
-    return Table(f"windlass_{name}", metadata, *flat(parts), **OPTIONS)
-
-
-task = _table(
+task = table(
     "task",
     key(id=Number),
     required(kind=Exact(100)),
@@ -93,7 +87,7 @@ task = _table(
 
 # Ids of rows that were deleted lately, many in one row, for a call that must know whether its first
 # try counted. Null: every id from the first to the last may have been forgotten.
-gone = _table(
+gone = table(
     "gone",
     Column("id", Number, primary_key=True, autoincrement=True),
     required(first_id=BigInteger, last_id=BigInteger, gone_at=BigInteger),
@@ -103,7 +97,7 @@ gone = _table(
 
 # The edges of flows: `task_id` waits for `dep_id`. The slot is filled when `dep_id` has ended; the
 # waiting row counts its unfilled slots in `open_slots`.
-slot = _table(
+slot = table(
     "slot",
     key(dep_id=BigInteger, task_id=BigInteger),
     required(rule=StatusCode),
@@ -111,7 +105,7 @@ slot = _table(
 )
 
 # Flows drawn in the console or loaded: the nodes and edges of each version.
-flow_template = _table(
+flow_template = table(
     "flow_template",
     key(name=Exact(100), version=Integer),
     required(spec=Json, created_at=BigInteger),
@@ -119,7 +113,7 @@ flow_template = _table(
 
 # Submissions of tasks to external systems, with the system's handle and the secret for its
 # callback. Old submissions stay, so that late messages about them are recognised.
-external = _table(
+external = table(
     "external",
     key(task_id=Number, submission=Integer),
     required(kind=Exact(100)),
@@ -141,7 +135,7 @@ external = _table(
     partial_index("windlass_external_cancel", "kind", "cancel_at", where="cancel_at is not null"),
 )
 
-worker = _table(
+worker = table(
     "worker",
     key(id=Number),
     required(host=String(255), pid=Integer),
@@ -154,7 +148,7 @@ worker = _table(
     Index("windlass_worker_left", "left_at"),
 )
 
-failure = _table(
+failure = table(
     "failure",
     key(id=Number),
     required(task_id=BigInteger, kind=Exact(100), attempt=Integer),
@@ -165,7 +159,7 @@ failure = _table(
 )
 
 # What the runs of tasks logged, for kinds that keep it; `lines` has the records.
-run_log = _table(
+run_log = table(
     "run_log",
     key(id=Number),
     required(task_id=BigInteger, kind=Exact(100), attempt=Integer),
@@ -175,13 +169,13 @@ run_log = _table(
     Index("windlass_run_log_task", "task_id"),
 )
 
-stat = _table(
+stat = table(
     "stat",
     key(minute=BigInteger, kind=Exact(100), worker=BigInteger),
     required(done=BigInteger, failed=BigInteger, retried=BigInteger, milliseconds=BigInteger),
 )
 
-alert = _table(
+alert = table(
     "alert",
     key(id=Number),
     required(what=Exact(100)),
@@ -192,7 +186,7 @@ alert = _table(
 
 # What becomes of an alert: how often its cause was reported, and when it was gone. An open alert
 # has its cause here, and each cause has one open alert.
-trouble = _table(
+trouble = table(
     "trouble",
     key(alert_id=Number),
     optional(cause=Exact(255)),
@@ -205,7 +199,7 @@ trouble = _table(
 )
 
 # What watchers know together, such as who looks next and what was counted already.
-watch = _table(
+watch = table(
     "watch",
     key(name=Exact(100)),
     required(due_at=BigInteger),
@@ -213,7 +207,7 @@ watch = _table(
 )
 
 # Who acknowledged the alerts of one sort and kind: up to `seen_at`, or all until `quiet_until`.
-acknowledgement = _table(
+acknowledgement = table(
     "acknowledgement",
     key(what=Exact(100), kind=Exact(100)),
     required(who=String(255), seen_at=BigInteger),
@@ -221,7 +215,7 @@ acknowledgement = _table(
 )
 
 # Settings of a kind by an operator or a breaker. Null: as declared.
-switch = _table(
+switch = table(
     "switch",
     key(kind=Exact(100)),
     zero(off=SmallInteger),
@@ -233,7 +227,7 @@ switch = _table(
 )
 
 # When the next task of a kind with a rate may start: one clock for all workers.
-rate = _table(
+rate = table(
     "rate",
     key(kind=Exact(100)),
     required(next_at=BigInteger, per_second=Double),
@@ -241,14 +235,14 @@ rate = _table(
 
 # The limits of the fleet: a row to lock when permits are taken, and what the limits are lowered to
 # now; null is as declared or set.
-limit = _table(
+limit = table(
     "limit",
     key(name=Exact(100)),
     optional(rate_now=Double, concurrency_now=Integer),
 )
 
 # Downstreams that adapt: what is known of them, what workers saw since, and how it went.
-adapt = _table(
+adapt = table(
     "adapt",
     key(name=Exact(100)),
     required(since=BigInteger, state=Json, seen=Json, history=Json),
@@ -256,7 +250,7 @@ adapt = _table(
 
 # How many runs of a downstream, or of a kind with total_concurrency, each worker may have. The row
 # of a worker that has left does not count.
-permit = _table(
+permit = table(
     "permit",
     key(name=Exact(100), worker=BigInteger),
     zero(held=Integer, wanted=Integer),
@@ -266,7 +260,7 @@ permit = _table(
 
 # The number of items of rolling kinds, as a sum of changes. Each transaction appends its change, so
 # none waits for another. Maintenance adds up the changes of a kind.
-tally = _table(
+tally = table(
     "tally",
     Column("id", Number, primary_key=True, autoincrement=True),
     required(kind=Exact(100), delta=BigInteger),
@@ -274,7 +268,7 @@ tally = _table(
 )
 
 # Control runs, one at a time for each name and partition, and their progress.
-control = _table(
+control = table(
     "control",
     key(name=Exact(255), partition_id=Exact(255)),
     Column("status", StatusCode, nullable=False, server_default=text("9")),
@@ -287,7 +281,7 @@ control = _table(
 )
 
 # Ended tries of control runs, numbered in the order of their ends.
-control_run = _table(
+control_run = table(
     "control_run",
     Column("id", Number, primary_key=True, autoincrement=True),
     required(name=Exact(255), partition_id=Exact(255), status=StatusCode),
@@ -300,7 +294,7 @@ control_run = _table(
 )
 
 # The owner of each bucket; rows due before `careful_to` are claimed, not read.
-bucket = _table(
+bucket = table(
     "bucket",
     key(bucket=SmallInteger),
     optional(owner=BigInteger),
@@ -308,7 +302,7 @@ bucket = _table(
 )
 
 # Due rows that their owner offers to all workers; they have batch 0.
-offer = _table(
+offer = table(
     "offer",
     key(task_id=Number),
     required(kind=Exact(100), due_at=BigInteger),
@@ -316,7 +310,7 @@ offer = _table(
 )
 
 # Sweeps, and the current round of each.
-sweep = _table(
+sweep = table(
     "sweep",
     key(name=Exact(100)),
     zero(status=StatusCode, round=BigInteger),
@@ -331,7 +325,7 @@ sweep = _table(
 )
 
 # The ranges of a round. Keys are JSON texts, compared for equality only; null is an open end.
-range_ = _table(
+range_ = table(
     "range",
     key(id=Number),
     required(sweep=Exact(100), round=BigInteger),
@@ -350,7 +344,7 @@ range_ = _table(
 )
 
 # The rounds that ended.
-round_ = _table(
+round_ = table(
     "round",
     key(sweep=Exact(100), round=BigInteger),
     required(started_at=BigInteger, ended_at=BigInteger),
@@ -358,7 +352,7 @@ round_ = _table(
 )
 
 # Failed items of sweeps, each once; while an item is retried it has a batch.
-sweep_failure = _table(
+sweep_failure = table(
     "sweep_failure",
     key(id=Number),
     required(sweep=Exact(100), key_hash=Exact(32), item_key=Exact(1000), round=BigInteger),
@@ -371,7 +365,7 @@ sweep_failure = _table(
 )
 
 # The last visit of single keys of sweeps.
-visit = _table(
+visit = table(
     "visit",
     key(sweep=Exact(100), key_hash=Exact(32)),
     required(item_key=Exact(1000), visited_at=BigInteger, status=StatusCode),
@@ -381,7 +375,7 @@ visit = _table(
 
 # Visits of single keys of sweeps that are asked for, or that run: then they have a batch. A worker
 # that runs one is named; a caller that runs one holds it until a moment.
-visit_request = _table(
+visit_request = table(
     "visit_request",
     key(sweep=Exact(100), key_hash=Exact(32)),
     required(item_key=Exact(1000), asked_at=BigInteger),
@@ -392,7 +386,7 @@ visit_request = _table(
 )
 
 # Keys that rounds of sweeps did of late, for visits that ask how fresh they are.
-sweep_done = _table(
+sweep_done = table(
     "sweep_done",
     key(sweep=Exact(100), key_hash=Exact(32)),
     required(done_at=BigInteger),
@@ -400,14 +394,14 @@ sweep_done = _table(
 )
 
 # The longest `fresh` that visits of a sweep ask for, and when one asked last.
-sweep_fresh = _table(
+sweep_fresh = table(
     "sweep_fresh",
     key(sweep=Exact(100)),
     required(fresh=BigInteger, asked_at=BigInteger),
 )
 
 # Rows whose runs met an overload: since when, when last, and how often.
-overload = _table(
+overload = table(
     "overload",
     key(task_id=Number),
     required(kind=Exact(100), since=BigInteger, last_at=BigInteger, times=BigInteger),
@@ -415,7 +409,7 @@ overload = _table(
 )
 
 # The stock of each SKU. The checks are a second guard: the statements have their own.
-stock = _table(
+stock = table(
     "stock",
     key(sku=Exact(255)),
     zero(available=BigInteger, received=BigInteger, deducted=BigInteger, returned=BigInteger),
@@ -425,7 +419,7 @@ stock = _table(
 )
 
 # Restocks and adjustments by the callers' ids, with the answers.
-stock_receipt = _table(
+stock_receipt = table(
     "stock_receipt",
     key(movement=Exact(10), id=Exact(255)),
     required(body=Json),
@@ -434,7 +428,7 @@ stock_receipt = _table(
 )
 
 # Deductions by the callers' ids; a row without a body marks a deduction that was voided first.
-deduction = _table(
+deduction = table(
     "deduction",
     key(id=Exact(255)),
     required(status=StatusCode),
@@ -443,7 +437,7 @@ deduction = _table(
     Index("windlass_deduction_created", "created_at", "id"),
 )
 
-deduction_line = _table(
+deduction_line = table(
     "deduction_line",
     key(deduction_id=Exact(255), sku=Exact(255)),
     required(quantity=BigInteger),
@@ -455,7 +449,7 @@ deduction_line = _table(
 )
 
 # Returns by the callers' ids, with the answers.
-stock_return = _table(
+stock_return = table(
     "stock_return",
     key(deduction_id=Exact(255), return_id=Exact(255)),
     required(body=Json),
@@ -464,7 +458,7 @@ stock_return = _table(
     Index("windlass_stock_return_created", "created_at", "deduction_id", "return_id"),
 )
 
-return_line = _table(
+return_line = table(
     "return_line",
     key(deduction_id=Exact(255), return_id=Exact(255), sku=Exact(255)),
     required(quantity=BigInteger),
@@ -472,7 +466,7 @@ return_line = _table(
 )
 
 # Every change of available stock, append-only: the sum of the changes is the balance.
-stock_entry = _table(
+stock_entry = table(
     "stock_entry",
     Column("id", Number, primary_key=True, autoincrement=True),
     required(sku=Exact(255), quantity=BigInteger, movement=Exact(10), reference=Exact(255)),
@@ -483,7 +477,7 @@ stock_entry = _table(
 )
 
 # Actions of operators: who, when, what, on which row, and the outcome.
-audit = _table(
+audit = table(
     "audit",
     key(id=Number),
     required(acted_at=BigInteger, who=String(255), via=Exact(20)),
@@ -497,7 +491,7 @@ audit = _table(
 )
 
 # Access tokens by name. The hash, keyed with the salt, is all that is known of a token itself.
-token = _table(
+token = table(
     "token",
     key(name=Exact(100)),
     required(prefix=Exact(20), role=Exact(20), salt=Exact(64), hash=Exact(64)),
@@ -507,7 +501,7 @@ token = _table(
 )
 
 # This database among the shards: one row.
-shard = _table(
+shard = table(
     "shard",
     key(id=SmallInteger),
     # Its place among the shards: the high bits of its numbers.
@@ -524,21 +518,21 @@ shard = _table(
 )
 
 # Steps of the database's clock that workers noticed, oldest first.
-clock_step = _table(
+clock_step = table(
     "clock_step",
     Column("id", Number, primary_key=True, autoincrement=True),
     required(noticed_at=BigInteger, microseconds=BigInteger),
 )
 
 # Numbers for rows, batches and workers, taken in blocks. PostgreSQL uses a sequence.
-number = _table(
+number = table(
     "number",
     key(name=Exact(100)),
     required(next=BigInteger),
 )
 
 # The migrations of these tables, and when each began and ended. Release 0.1.0 does not have it.
-migration = _table(
+migration = table(
     "migration",
     key(version=Exact(32)),
     required(began_at=BigInteger),

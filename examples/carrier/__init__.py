@@ -1,0 +1,1 @@
+"""A shop whose visits are carried to consumers by RabbitMQ."""

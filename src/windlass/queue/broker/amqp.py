@@ -1,0 +1,205 @@
+"""RabbitMQ, by AMQP 0.9.1: publisher confirms for groups of messages.
+
+kombu's own `confirm_publish` waits for each message. Here all messages of a group are sent, and
+then their confirms are awaited, so a group costs one round trip. A refusal (`basic.nack`) is the
+answer of a full queue, a return (`basic.return`) says that there is no such queue.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from windlass.queue.broker.consumer import KombuSubscription
+from windlass.queue.broker.contract import Broker, Subscription
+from windlass.queue.broker.link import ANSWER_SECONDS, BrokerLink
+from windlass.queue.model.message import NO_QUEUE, Outgoing, Sent
+from windlass.queue.model.queue import Queue
+
+# More are not sent before the first of them are confirmed: the broker's answers must fit into the
+# buffers of the connection.
+MOST_UNCONFIRMED = 1_000
+CONFIRM_SECONDS = 30.0
+PERSISTENT = 2
+# So many bytes are written to the socket at once: a call for each message costs as much as it.
+GATHERED_BYTES = 64_000
+
+
+class AmqpBroker(Broker):
+    """One connection to RabbitMQ."""
+
+    def __init__(self, queue: Queue) -> None:
+        self._link = BrokerLink(queue, read_timeout=ANSWER_SECONDS, write_timeout=ANSWER_SECONDS)
+        self._publisher: _Publisher | None = None
+
+    def declare(self, queue: Queue) -> None:
+        with self._link.speaking() as connection, connection.channel() as channel:
+            _declare(channel, queue)
+
+    def publish(self, queue: Queue, messages: Sequence[Outgoing], *, declare: bool = True) -> Sent:
+        sent = Sent(set(), {})
+        with self._link.speaking() as connection:
+            if self._publisher is None or self._publisher.epoch != self._link.epoch:
+                self._publisher = _Publisher(self._link, connection)
+            if declare:
+                self._publisher.declare(queue)
+            for start in range(0, len(messages), MOST_UNCONFIRMED):
+                page = messages[start : start + MOST_UNCONFIRMED]
+                if not self._publisher.publish(queue, page, start, sent):
+                    # Late confirms would be taken for those of the next group.
+                    self._link.drop()
+                    break
+        return sent
+
+    def subscribe(self, queue: Queue, *, prefetch: int, alone: str | None = None) -> Subscription:
+        return KombuSubscription(
+            self._link,
+            queue,
+            prefetch,
+            declare=_declare,
+            acks_ranges=True,
+            is_alone=alone is not None,
+        )
+
+    def depth(self, queue: Queue) -> int:
+        with self._link.speaking() as connection, connection.channel() as channel:
+            return int(channel.queue_declare(queue.name, passive=True).message_count)
+
+    def keep_alive(self) -> None:
+        self._link.beat()
+
+    def close(self) -> None:
+        self._link.close()
+
+
+class _Publisher:
+    """A channel in confirm mode."""
+
+    def __init__(self, link: BrokerLink, connection: Any) -> None:
+        from amqp import Message, spec
+        from amqp.method_framing import frame_writer
+        from amqp.serialization import dumps
+
+        self._message = Message
+        self._publish = spec.Basic.Publish
+        self._dumps = dumps
+        self._link = link
+        self.epoch = link.epoch
+        self._channel = connection.channel()
+        self._channel.confirm_select()
+        self._gathered = _Gathered(self._channel.connection.transport)
+        self._write = frame_writer(self._channel.connection, self._gathered)
+        self._channel.events["basic_ack"].add(self._acked)
+        self._channel.events["basic_nack"].add(self._nacked)
+        self._channel.events["basic_return"].add(self._returned)
+        self._declared: set[Queue] = set()
+        self._last = 0
+        # The place of each unconfirmed message in its group, by its number on this channel.
+        self._waiting: dict[int, int] = {}
+        self._places: dict[str, int] = {}
+        self._sent = Sent(set(), {})
+
+    def declare(self, queue: Queue) -> None:
+        """Make sure that the queue is there, once for each connection."""
+        if queue not in self._declared:
+            _declare(self._channel, queue)
+            self._declared.add(queue)
+
+    def publish(self, queue: Queue, page: Sequence[Outgoing], start: int, sent: Sent) -> bool:
+        """Send a page and wait for its confirms; False if some did not come in time."""
+        self._sent = sent
+        self._places = {message.id: start + place for place, message in enumerate(page)}
+        # As `basic_publish`, without a look at what has arrived after each message. The arguments
+        # are: exchange, routing key, mandatory (return it if there is no queue), immediate.
+        arguments = self._dumps("Bssbb", (0, "", queue.name, True, False))
+        number = self._channel.channel_id
+        for place, message in enumerate(page):
+            self._last += 1
+            self._waiting[self._last] = start + place
+            self._write(1, number, self._publish, arguments, self._made(message))
+        self._gathered.flush()
+        until = time.monotonic() + CONFIRM_SECONDS
+        while self._waiting and time.monotonic() < until:
+            self._link.read(1.0)
+        if self._sent.refused:
+            # The queue may be gone: look again before the next group.
+            self._declared.discard(queue)
+        return not self._waiting
+
+    def _made(self, message: Outgoing) -> Any:
+        properties: dict[str, Any] = {
+            "message_id": message.id,
+            "delivery_mode": PERSISTENT,
+            "content_type": message.content_type,
+        }
+        if message.headers:
+            properties["application_headers"] = dict(message.headers)
+        if message.reply_to is not None:
+            properties["reply_to"] = message.reply_to
+        if message.correlation_id is not None:
+            properties["correlation_id"] = message.correlation_id
+        if message.expires_milliseconds is not None:
+            properties["expiration"] = str(message.expires_milliseconds)
+        return self._message(message.body, **properties)
+
+    def _acked(self, number: int, multiple: bool) -> None:
+        self._sent.confirmed.update(
+            place for place in self._answered(number, multiple) if place not in self._sent.refused
+        )
+
+    def _nacked(self, number: int, multiple: bool) -> None:
+        for place in self._answered(number, multiple):
+            self._sent.refused[place] = "the broker did not take it; its queue may be full"
+
+    def _returned(self, _error: object, _exchange: str, routing_key: str, message: Any) -> None:
+        place = self._places.get(message.properties.get("message_id", ""))
+        if place is not None:
+            self._sent.refused[place] = f"{NO_QUEUE} {routing_key!r}"
+
+    def _answered(self, number: int, multiple: bool) -> list[int]:
+        if not multiple:
+            place = self._waiting.pop(number, None)
+            return [] if place is None else [place]
+        places = []
+        # Numbers are in order: those before this one come first.
+        for waiting in list(self._waiting):
+            if waiting > number:
+                break
+            places.append(self._waiting.pop(waiting))
+        return places
+
+
+class _Transport(Protocol):
+    def write(self, data: bytes) -> None: ...
+
+
+class _Gathered:
+    """A transport that writes many frames at once."""
+
+    def __init__(self, transport: _Transport) -> None:
+        self._transport = transport
+        self._parts: list[bytes] = []
+        self._size = 0
+
+    def write(self, data: memoryview | bytes) -> None:
+        # The memory is used again for the next frame.
+        self._parts.append(bytes(data))
+        self._size += len(data)
+        if self._size >= GATHERED_BYTES:
+            self.flush()
+
+    def flush(self) -> None:
+        parts, self._parts, self._size = self._parts, [], 0
+        if parts:
+            self._transport.write(b"".join(parts))
+
+
+def _declare(channel: Any, queue: Queue) -> None:
+    channel.queue_declare(
+        queue.name,
+        passive=not queue.declare,
+        durable=True,
+        auto_delete=False,
+        arguments=dict(queue.arguments),
+    )

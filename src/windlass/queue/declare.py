@@ -1,0 +1,123 @@
+"""How a consumer is declared: `@app.consume(queue)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from windlass.core.task.kind import (
+    CommonOptions,
+    Kind,
+    Options,
+    Registry,
+    RetryOptions,
+    SpeedOptions,
+    make_kind,
+    optional_duration,
+    positive,
+)
+from windlass.errors import BadDeclaration
+from windlass.queue.model.consume import (
+    MOST_AT_ONCE,
+    ConsumeTerms,
+    Identity,
+    Lane,
+    check_can_decode,
+    is_consumer,
+    wanted_type,
+)
+from windlass.queue.model.queue import Queue
+from windlass.value.duration import Duration
+from windlass.value.payload import Arguments
+
+OUTBOX = "windlass:outbox"
+RETRIES = 5
+CONCURRENCY = 4
+PREFETCH = 200
+
+
+class ConsumeOptions(CommonOptions, RetryOptions, SpeedOptions, total=False):
+    """The options of a consumer that other kinds have, too."""
+
+    priority: int
+
+
+def consume_options(
+    function: Callable[..., Any],
+    queue: Queue,
+    *,
+    many: int | None,
+    prefetch: int | None,
+    remember: Duration,
+    identity: Identity,
+    lane: Lane | None,
+    options: ConsumeOptions,
+) -> Options:
+    """The options of a consumer; an error names the wrong one."""
+    if not isinstance(queue, Queue):
+        raise BadDeclaration(f'consume: {queue!r} is not a queue; give Queue("amqp://...", "name")')
+    name = str(options.get("name") or getattr(function, "__name__", repr(function)))
+    what = f"consumer {name!r}"
+    positive(many, f"{what}: many")
+    positive(prefetch, f"{what}: prefetch")
+    if many is not None and many > MOST_AT_ONCE:
+        raise BadDeclaration(f"{what}: many={many} is more than {MOST_AT_ONCE:,}")
+    if identity not in ("message", "body") and not callable(identity):
+        raise BadDeclaration(
+            f'{what}: identity={identity!r} is not "message", "body" or a function of the message'
+        )
+    if lane is not None and not callable(lane):
+        raise BadDeclaration(f"{what}: lane={lane!r} is not a function of what the handler gets")
+    if lane is not None and many is not None:
+        raise BadDeclaration(f"{what}: many= and lane= cannot be combined; leave one of them out")
+    if not callable(function) or not hasattr(function, "__name__"):
+        raise BadDeclaration(f"{function!r} is not a function; declare a def or an async def")
+    wanted = wanted_type(name, Arguments(name, function), many=many is not None)
+    check_can_decode(name, wanted)
+    concurrency = options.get("concurrency") or CONCURRENCY
+    terms = ConsumeTerms(
+        queue=queue,
+        many=many,
+        prefetch=prefetch or max(PREFETCH, 2 * (many or 1)),
+        remember=optional_duration(remember, f"{what}: remember") or 0,
+        identity=identity,
+        lane=lane,
+        wanted=wanted,
+    )
+    given: dict[str, Any] = {**options, "concurrency": concurrency}
+    given.setdefault("retries", RETRIES)
+    return Options(face="queue", has_rows=False, face_terms=terms, **given)
+
+
+@dataclass(frozen=True)
+class OutboxTerms:
+    """How a worker finds the queue of a message, by its name and address."""
+
+    find: Callable[[str, str], Queue | None]
+
+
+def outbox_kind(find: Callable[[str, str], Queue | None]) -> Kind:
+    """The kind by which a worker sends the outbox. It has no rows: its loop is all there is."""
+
+    def send() -> None:
+        """Never called."""
+
+    return make_kind(
+        send, Options(name=OUTBOX, face="queue", has_rows=False, face_terms=OutboxTerms(find))
+    )
+
+
+def is_outbox(kind: Kind) -> bool:
+    return isinstance(kind.face_terms, OutboxTerms)
+
+
+def chosen_consumers(
+    registry: Registry, kinds: Sequence[str] | None, consume: Sequence[str]
+) -> dict[str, Kind]:
+    """The named kinds, or all; of the consumers among them those in `consume`."""
+    chosen = registry.chosen(list(kinds or []))
+    for name in consume:
+        registry.of_face(name, "queue", what="a consumer")
+    wanted = {**chosen, **{name: registry.get(name) for name in consume}}
+    return {name: kind for name, kind in wanted.items() if not is_consumer(kind) or name in consume}

@@ -1,0 +1,219 @@
+"""The effects of a message: one transaction, which remembers it and has what its handler wrote."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+from windlass import telemetry
+from windlass.core.run.ready import Keeper, KindLoad, Run
+from windlass.core.task.current import current
+from windlass.core.task.kind import Given
+from windlass.database.connection import Connection
+from windlass.database.database import Database, first_line
+from windlass.database.joined import JoinedTransaction
+from windlass.errors import NoContext, WindlassError
+from windlass.queue.model.consume import terms_of
+from windlass.queue.model.message import Delivered, ReceivedMessage
+from windlass.queue.store import inbox
+from windlass.queue.store.inbox import KeptRow, Known
+from windlass.value.task import Claimed
+
+# In memory only, and larger than any number in a database.
+NUMBERS = count(3 << 62)
+# A handler that is always in the way of others counts its tries after so many.
+MOST_DISTURBED = 20
+
+
+@dataclass(eq=False)
+class HeldMessage:
+    """A message that a worker has: from its broker, or kept from an earlier try."""
+
+    id: str
+    message: ReceivedMessage
+    value: object
+    lane: str | None = None
+    # The deliveries to acknowledge: several, if it was delivered again meanwhile.
+    deliveries: list[Delivered] = field(default_factory=list)
+    row: KeptRow | None = None
+    # Whether it runs without others, because a group with it has failed.
+    is_alone: bool = False
+    # How often the database was away when it ran.
+    disturbed: int = 0
+
+    @property
+    def tries(self) -> int:
+        """The number of the try that runs, or would run next."""
+        return 1 if self.row is None else self.row.tries
+
+
+class MessageRun(Run):
+    """One call of a consumer's handler, with one message or several."""
+
+    __slots__ = ("database", "held", "is_over", "is_unsure", "now", "transaction")
+
+    def __init__(
+        self,
+        held: Sequence[HeldMessage],
+        load: KindLoad,
+        *,
+        database: Database,
+        worker: int,
+        now: int,
+        keeper: Keeper,
+    ) -> None:
+        super().__init__(_claimed(held, load, worker, now), load)
+        self.number = self.task.id
+        self.held = list(held)
+        self.database = database
+        self.now = now
+        self.keeper = keeper
+        self.transaction: JoinedTransaction | None = None
+        # Whether another delivery of one of its messages was handled meanwhile, or the database
+        # was away: each of its messages has had its effects, or none.
+        self.is_unsure = False
+        # Whether it was given up: then its transaction must not commit any more.
+        self.is_over = False
+
+    @property
+    def key(self) -> str | None:
+        return self.held[0].id
+
+    def given(self) -> Given:
+        values = [each.value for each in self.held]
+        return (values if terms_of(self.kind).many is not None else values[0],), {}
+
+    def begin(self) -> JoinedTransaction:
+        """Its transaction, which begins with the first use."""
+        self.transaction = JoinedTransaction(self.database, self._remember)
+        return self.transaction
+
+    def commit(self) -> None:
+        assert self.transaction is not None
+        if self.is_over:
+            raise WindlassError("the run was given up before its handler ended")
+        if terms_of(self.kind).lane is not None:
+            # Another worker may receive for the lanes already.
+            alive = self.database.dialect.alive
+            if not self.transaction.read(lambda connection: alive(connection, self.task.worker)):
+                raise WindlassError("the worker was marked dead; another one has its lanes")
+        self.transaction.commit()
+
+    def forgives(self, problem: Exception) -> bool:
+        """Whether a run ended for a reason that no message is to blame for."""
+        if isinstance(problem, Known):
+            self.is_unsure = True
+        elif self.transaction is not None and self.transaction.is_disturbed:
+            for each in self.held:
+                each.disturbed += 1
+            self.is_unsure = all(each.disturbed <= MOST_DISTURBED for each in self.held)
+            if self.is_unsure:
+                telemetry.emit(
+                    "database.failed", database=self.database.name, error=first_line(problem)
+                )
+        return self.is_unsure
+
+    def _remember(self, connection: Connection) -> None:
+        fresh = [each.id for each in self.held if each.row is None]
+        until = self.now + terms_of(self.kind).remember
+        try:
+            if fresh:
+                inbox.remember(connection, self.kind.name, fresh, until=until)
+        except Exception as problem:
+            if self.database.dialect.is_duplicate(problem):
+                raise Known from None
+            raise
+        for each in self.held:
+            if each.row is not None and not inbox.take(connection, each.row):
+                raise Known
+
+
+def effectful(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function, which in the run of a message has one transaction for all its effects.
+
+    Outside of such a run it is just called.
+    """
+    if inspect.iscoroutinefunction(function):
+
+        @functools.wraps(function)
+        async def acall(*args: Any, **kwargs: Any) -> Any:
+            run = _own_run()
+            if run is None:
+                return await function(*args, **kwargs)
+            transaction = run.begin()
+            try:
+                with transaction.entered():
+                    await function(*args, **kwargs)
+                await asyncio.to_thread(run.commit)
+            except Exception as problem:
+                if not run.forgives(problem):
+                    raise
+            finally:
+                await asyncio.to_thread(transaction.roll_back)
+            return None
+
+        return acall
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        run = _own_run()
+        if run is None:
+            return function(*args, **kwargs)
+        transaction = run.begin()
+        try:
+            with transaction.entered():
+                function(*args, **kwargs)
+            run.commit()
+        except Exception as problem:
+            if not run.forgives(problem):
+                raise
+        finally:
+            transaction.roll_back()
+        return None
+
+    return call
+
+
+def connection_of(run: Run) -> Connection:
+    """The connection of the transaction that the handler of a message is in."""
+    if not isinstance(run, MessageRun) or run.transaction is None:
+        raise NoContext(
+            "context().conn is the transaction of a message, and this is not the handler of one; "
+            "in a task, use context().on_finish(write)"
+        )
+    return run.transaction.connection
+
+
+def messages_of(run: Run) -> list[ReceivedMessage]:
+    """The messages that the handler was called with."""
+    if not isinstance(run, MessageRun):
+        raise NoContext("context().messages are those of a consumer; this is not one")
+    return [each.message for each in run.held]
+
+
+def _own_run() -> MessageRun | None:
+    run = current.get()
+    return run if isinstance(run, MessageRun) and run.transaction is None else None
+
+
+def _claimed(held: Sequence[HeldMessage], load: KindLoad, worker: int, now: int) -> Claimed:
+    return Claimed(
+        id=next(NUMBERS),
+        kind=load.kind.name,
+        task_key=held[0].id,
+        priority=load.kind.priority,
+        due_at=now,
+        payload="{}",
+        attempt=held[0].tries,
+        lost=0,
+        started_at=now,
+        bucket=0,
+        # Not a row that was only read: its claim is not written down.
+        batch=0,
+        worker=worker,
+    )

@@ -1,0 +1,193 @@
+"""What a consumer reads and writes beside the effects of messages: ids, and messages it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+
+from windlass.core.alert.model import Trouble
+from windlass.core.alert.store import raise_alert
+from windlass.core.face import Site
+from windlass.core.task.kind import Kind
+from windlass.database.connection import Connection
+from windlass.queue.engine.effect import HeldMessage
+from windlass.queue.model.consume import terms_of
+from windlass.queue.model.message import plain_headers, stored
+from windlass.queue.store import inbox
+from windlass.queue.store.inbox import KeptRow, NewKept
+from windlass.value.outcome import storable
+
+# A claim of a kept message lapses after so many microseconds, unless it is renewed.
+LAPSE = 30_000_000
+ALERT = "message failed"
+DIED = "its workers died while they handled it"
+LARGEST_KEPT = 8_000_000
+
+
+@dataclass(frozen=True)
+class ToKeep:
+    """A message that did not succeed: when it is tried again, or None if it failed for good."""
+
+    held: HeldMessage
+    tries: int
+    due_at: int | None
+    error: str | None
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether not every database could keep its body."""
+        return self.held.row is None and len(self.held.message.body) > LARGEST_KEPT
+
+
+class Keeping:
+    """The inbox of one consumer."""
+
+    def __init__(self, site: Site, kind: Kind) -> None:
+        self._site = site
+        self._database = site.database
+        self._kind = kind
+
+    def known(self, ids: Collection[str]) -> set[str]:
+        """Those of the ids that were received before."""
+        name = self._kind.name
+        return self._database.read(lambda connection: inbox.known(connection, name, ids))
+
+    def waiting_lanes(self, lanes: Collection[str]) -> set[str]:
+        """Those of the lanes in which a message waits for another try."""
+        name = self._kind.name
+        return self._database.read(lambda connection: inbox.waiting_lanes(connection, name, lanes))
+
+    def remember(self, held: Sequence[HeldMessage]) -> None:
+        """Remember messages that are not handled: their handler has cancelled them."""
+        name, until = self._kind.name, self._until()
+        for each in held:
+
+            def work(connection: Connection, each: HeldMessage = each) -> None:
+                if each.row is not None:
+                    inbox.take(connection, each.row)
+                elif not inbox.known(connection, name, [each.id]):
+                    inbox.remember(connection, name, [each.id], until=until)
+
+            self._written_once(work)
+
+    def keep(self, messages: Sequence[ToKeep]) -> None:
+        """Keep messages that did not succeed. The broker may forget them then."""
+        new = [_fitting(each) for each in messages if each.held.row is None]
+        # The messages of a lane run in the order of their ids, whichever worker kept them.
+        has_lane = any(each.held.lane is not None for each in new)
+        numbers = self._site.numbers.take(len(messages), newest=has_lane)
+        now = self._site.clock.now()
+        for begin in range(0, len(new), 100):
+            page = list(zip(numbers[begin:], new[begin : begin + 100], strict=False))
+            if not self._keep_new(page, now):
+                # Another delivery of one of them was handled meanwhile.
+                for one in page:
+                    self._keep_new([one], now)
+        for each in messages:
+            if each.held.row is not None:
+                self._put_off(each, each.held.row, now)
+
+    def claim(self, rows: Sequence[KeptRow], *, worker: int) -> list[KeptRow]:
+        """Count a try of kept messages, before they run; those that may run."""
+        now, kind = self._site.clock.now(), self._kind
+        until = now + LAPSE
+        most = max(kind.terms.retry.retries.values(), default=0) + kind.max_lost
+        numbers = self._site.numbers.take(len(rows))
+
+        def work(connection: Connection) -> list[KeptRow]:
+            taken: list[KeptRow] = []
+            for number, row in zip(numbers, rows, strict=True):
+                if row.tries > most:
+                    if inbox.put_off(
+                        connection, row, tries=row.tries, due_at=None, error=DIED, now=now
+                    ):
+                        self._alert(connection, number, row.message_id, DIED, now)
+                    continue
+                claimed = inbox.claim(connection, row, until=until)
+                if claimed is not None:
+                    taken.append(claimed)
+            return taken
+
+        return self._database.write_as(worker, work, lost=[])
+
+    def renew(self, rows: Sequence[KeptRow]) -> None:
+        """Keep the claims of messages that still run, or wait to."""
+        until = self._site.clock.now() + LAPSE
+        self._database.write(lambda connection: inbox.renew(connection, rows, until=until))
+
+    def due(self, buckets: Sequence[range], *, limit: int) -> list[KeptRow]:
+        """Kept messages whose next try is due."""
+        name, now = self._kind.name, self._site.clock.now()
+        return self._database.read(
+            lambda connection: inbox.due(connection, name, now=now, buckets=buckets, limit=limit)
+        )
+
+    def _until(self) -> int:
+        """Until when a message of now is remembered."""
+        return self._site.clock.now() + terms_of(self._kind).remember
+
+    def _keep_new(self, page: Sequence[tuple[int, ToKeep]], now: int) -> bool:
+        """Keep messages that are not kept yet; False, and nothing is written, if one is known."""
+        name, until = self._kind.name, self._until()
+
+        def work(connection: Connection) -> bool:
+            if inbox.known(connection, name, [each.held.id for _, each in page]):
+                return False
+            inbox.remember(connection, name, [each.held.id for _, each in page], until=until)
+            inbox.keep(connection, name, [_new(number, each) for number, each in page], now=now)
+            for number, each in page:
+                if each.due_at is None:
+                    self._alert(connection, number, each.held.id, each.error or "", now)
+            return True
+
+        return self._written_once(work)
+
+    def _put_off(self, each: ToKeep, row: KeptRow, now: int) -> None:
+        number = self._site.numbers.take()[0]
+
+        def work(connection: Connection) -> None:
+            noted = inbox.put_off(
+                connection, row, tries=each.tries, due_at=each.due_at, error=each.error, now=now
+            )
+            if noted and each.due_at is None:
+                self._alert(connection, number, row.message_id, each.error or "", now)
+
+        self._database.write(work)
+
+    def _alert(
+        self, connection: Connection, number: int, message_id: str, error: str, now: int
+    ) -> None:
+        text = f"message {message_id!r:.100}: {error:.500}"
+        raise_alert(connection, number, Trouble(ALERT, self._kind.name, text), now=now)
+
+    def _written_once(self, work: Callable[[Connection], bool | None]) -> bool:
+        """Write; False if another transaction remembers one of the messages at this moment."""
+        try:
+            return self._database.write(work) is not False
+        except Exception as problem:
+            if self._database.dialect.is_duplicate(problem):
+                return False
+            raise
+
+
+def _fitting(each: ToKeep) -> ToKeep:
+    if not each.is_too_large:
+        return each
+    size = f"its body of {len(each.held.message.body):,} bytes is too large to be kept here"
+    error = f"{each.error or 'it would have to wait'}; {size}; the broker was told to reject it"
+    return replace(each, due_at=None, error=error)
+
+
+def _new(number: int, each: ToKeep) -> NewKept:
+    message = each.held.message
+    return NewKept(
+        id=number,
+        message_id=each.held.id,
+        tries=each.tries,
+        due_at=each.due_at,
+        lane=each.held.lane,
+        stored=stored(b"" if each.is_too_large else message.body),
+        content_type=storable(message.content_type)[:100],
+        headers=plain_headers(message.headers),
+        error=each.error,
+    )

@@ -1,0 +1,308 @@
+"""The loop that sends the outbox: each worker sends the messages in its own buckets.
+
+Messages with one key are in one bucket, so one worker sends them, in the order of their ids. Of
+each key one message at a time is under way: a broker may refuse one message and take the next. A
+confirmed message is deleted, by a worker that is alive; one that was confirmed and not deleted is
+sent again, under the same id. A broker that is away is tried again and again, with growing pauses;
+messages wait in the database meanwhile, never in memory. Each queue has its own thread while there
+is something to send, so that a broker that hangs stops no other queue.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from windlass import telemetry
+from windlass.core.alert.model import Trouble
+from windlass.core.alert.store import raise_alert
+from windlass.core.face import FaceLoop, Workplace
+from windlass.core.finish.store import MINUTE
+from windlass.database.connection import Connection
+from windlass.database.dialect.base import Count
+from windlass.errors import BrokerRefused, BrokerUnavailable
+from windlass.queue.broker import broker_of
+from windlass.queue.engine.contact import Contact
+from windlass.queue.model.queue import Queue, sent_kind
+from windlass.queue.store import outbox
+from windlass.queue.store.outbox import OutboxPlace, OutboxRow
+from windlass.value.twin import in_background
+
+TABLES = "0011"
+LOOK_SECONDS = 0.1
+IDLE_SECONDS = 0.5
+TABLES_SECONDS = 5.0
+AT_ONCE = 2_000
+UNKNOWN_SECONDS = 10.0
+FULL_PAUSE = 1.0
+# A connection that nobody uses is closed: it would need heartbeats.
+OPEN_SECONDS = 15.0
+FAILED = "message failed"
+
+Find = Callable[[str, str], Queue | None]
+
+
+class Outbox(FaceLoop):
+    """Sends the messages of one worker's buckets in one database."""
+
+    name = "outbox"
+
+    def __init__(self, workplace: Workplace, find: Find) -> None:
+        super().__init__()
+        self._workplace = workplace
+        self._site = workplace.site
+        self._find = find
+        self._senders: dict[int, QueueSender] = {}
+        self._tell_unknown_at: dict[int, float] = {}
+        self._wanted = 1
+        self._empty_at = 0
+
+    def tick(self) -> float:
+        site = self._site
+        if not site.database.schema.has(TABLES):
+            self.is_idle = True
+            return TABLES_SECONDS
+        wanted = self._wanted
+        share = self._workplace.ring.share
+        waiting: set[int] = set()
+        if share.runs and not self._workplace.in_flight.is_halted:
+            waiting = site.database.read(
+                lambda connection: outbox.waiting(connection, buckets=share.runs), tries=2
+            )
+        able = [each for number in waiting if (each := self._sender(number)) is not None]
+        for each in able:
+            each.go_on()
+        for each in self._senders.values():
+            each.rest()
+        busy = [each for each in self._senders.values() if each.is_busy]
+        self.done = sum(each.sent for each in self._senders.values())
+        if not busy and not able:
+            self._empty_at = wanted
+        self.is_idle = self._empty_at == self._wanted
+        if self._workplace.until_idle:
+            problems = [each.contact.problem for each in able]
+            self.trouble = next((each for each in problems if each is not None), None)
+        if busy or able:
+            return LOOK_SECONDS
+        return IDLE_SECONDS
+
+    def look_again(self) -> None:
+        self._wanted += 1
+        self.is_idle = False
+        self.wake()
+
+    def look_soon(self) -> None:
+        self.wake()
+
+    def close(self) -> None:
+        for each in self._senders.values():
+            each.stop()
+        for each in self._senders.values():
+            each.wait(5.0)
+
+    def _sender(self, number: int) -> QueueSender | None:
+        """What sends to a queue; None if this app does not know it."""
+        found = self._senders.get(number)
+        if found is not None:
+            return found
+        rows = self._site.database.read(outbox.queues)
+        row = next((each for each in rows if each.id == number), None)
+        queue = None if row is None else self._find(row.name, row.address)
+        if row is None or queue is None:
+            if row is not None:
+                self._tell_unknown(number, row.name, row.address)
+            return None
+        sender = QueueSender(self._workplace, queue, number)
+        self._senders[number] = sender
+        return sender
+
+    def _tell_unknown(self, number: int, name: str, address: str) -> None:
+        """Messages wait for a queue that this app does not name: people must know."""
+        now = time.monotonic()
+        if now < self._tell_unknown_at.get(number, 0.0):
+            return
+        self._tell_unknown_at[number] = now + UNKNOWN_SECONDS
+        text = (
+            f"this worker does not know its URL; make Queue({address!r}, {name!r}), with user and "
+            "password, where the modules of the app are imported"
+        )
+        moment = self._site.clock.now()
+        self._site.database.write(
+            lambda connection: outbox.note_error(connection, number, error=text, now=moment)
+        )
+        telemetry.emit("queue.failed", queue=name, broker=address, error=text, failures=1)
+
+
+class QueueSender:
+    """Sends to one queue, on a thread of its own while messages wait."""
+
+    def __init__(self, workplace: Workplace, queue: Queue, number: int) -> None:
+        self._workplace = workplace
+        self._site = workplace.site
+        self._queue = queue
+        self._number = number
+        self._broker = broker_of(queue)
+        self.contact = Contact(workplace.site, queue)
+        self.contact.number = number
+        self._future: Future[None] | None = None
+        self._is_stopping = False
+        self._full_until = 0.0
+        # When the connection is closed, if nothing is sent before.
+        self._close_at: float | None = None
+        self.sent = 0
+
+    @property
+    def is_busy(self) -> bool:
+        return self._future is not None and not self._future.done()
+
+    def go_on(self) -> None:
+        """Send on a thread, unless one is at it, or the broker is left alone for a while."""
+        if self.is_busy or self._is_stopping or self.contact.seconds_to_wait:
+            return
+        if time.monotonic() < self._full_until:
+            return
+        if self._future is not None and (problem := self._future.exception()) is not None:
+            telemetry.emit("loop.failed", loop="outbox", error=str(problem)[:300], failures=1)
+        self._close_at = time.monotonic() + OPEN_SECONDS
+        self._future = in_background(self._send_all, f"outbox-{self._queue.name}")
+
+    def rest(self) -> None:
+        """Close the connection if nothing was sent for a while."""
+        if self.is_busy or self._close_at is None or time.monotonic() < self._close_at:
+            return
+        self._close_at = None
+        self._future = in_background(self._broker.close, f"outbox-{self._queue.name}")
+
+    def stop(self) -> None:
+        self._is_stopping = True
+
+    def wait(self, seconds: float) -> None:
+        if self._future is not None:
+            try:
+                self._future.exception(timeout=seconds)
+            except TimeoutError:
+                return
+        self._broker.close()
+
+    def _send_all(self) -> None:
+        """Send until nothing waits, or something goes wrong."""
+        after = OutboxPlace()
+        while not self._is_stopping:
+            share = self._workplace.ring.share
+            if self._workplace.in_flight.is_halted or not share.runs:
+                return
+            rows = self._read(share.runs, after)
+            if not rows and after == OutboxPlace():
+                return
+            if not self._send(sorted(rows, key=lambda row: row.id), worker=share.worker):
+                return
+            # At the end it starts over: a row may commit late, with an early id.
+            after = OutboxPlace()
+            if len(rows) == AT_ONCE:
+                after = OutboxPlace(rows[-1].bucket, rows[-1].id)
+
+    def _read(self, buckets: Sequence[range], after: OutboxPlace) -> list[OutboxRow]:
+        return self._site.database.read(
+            lambda connection: outbox.read(
+                connection, self._number, buckets=buckets, after=after, limit=AT_ONCE
+            )
+        )
+
+    def _send(self, rows: Sequence[OutboxRow], *, worker: int) -> bool:
+        """Send rows, in waves with one message of each key; whether all of them were taken."""
+        confirmed: list[int] = []
+        try:
+            for wave in _waves(rows):
+                sent = self._broker.publish(self._queue, [row.message for row in wave])
+                confirmed += [wave[place].id for place in sent.confirmed]
+                if sent.refused:
+                    self._tell_full(sent.refused)
+                if len(sent.confirmed) < len(wave):
+                    return False
+        except BrokerRefused as problem:
+            left = [row for row in rows if row.id not in set(confirmed)]
+            if not self._find_refused(_waves(left)[0], worker=worker):
+                self.contact.failed(problem)
+            return False
+        except BrokerUnavailable as problem:
+            self.contact.failed(problem)
+            return False
+        finally:
+            # In one transaction for all waves: a message of a wave that is repeated has its old id.
+            self._sent(confirmed, worker=worker)
+        self.contact.answered()
+        return True
+
+    def _sent(self, ids: Sequence[int], *, worker: int) -> None:
+        if not ids:
+            return
+        dialect, minute = self._site.database.dialect, self._site.clock.now() // MINUTE
+        count = Count(minute, sent_kind(self._queue.name), worker, done=len(ids))
+
+        def work(connection: Connection) -> None:
+            outbox.sent(connection, ids)
+            dialect.count(connection, [count])
+
+        self._site.database.write_as(worker, work, lost=None)
+        self.sent += len(ids)
+        telemetry.emit("outbox.sent", queue=self._queue.name, messages=len(ids))
+        meter = self._site.registry.meter
+        if meter is not None:
+            meter.publish(self._queue.name, len(ids))
+
+    def _tell_full(self, refused: dict[int, str]) -> None:
+        why = next(iter(refused.values()))
+        self._full_until = time.monotonic() + FULL_PAUSE
+        telemetry.emit("queue.full", queue=self._queue.name, messages=len(refused), error=why)
+
+    def _find_refused(self, wave: Sequence[OutboxRow], *, worker: int) -> bool:
+        """Find the message that the broker will never take; False if it is not about a message."""
+        try:
+            self._broker.declare(self._queue)
+        except BrokerUnavailable:
+            return False
+        for row in wave:
+            try:
+                sent = self._broker.publish(self._queue, [row.message])
+            except BrokerRefused as refusal:
+                self._fail(row, str(refusal), worker=worker)
+            except BrokerUnavailable:
+                return False
+            else:
+                if sent.confirmed:
+                    self._sent([row.id], worker=worker)
+        return True
+
+    def _fail(self, row: OutboxRow, error: str, *, worker: int) -> None:
+        now, number = self._site.clock.now(), self._site.numbers.take()[0]
+        text = f"message {row.message.id} for queue {self._queue.name!r}: {error}"
+
+        def work(connection: Connection) -> None:
+            outbox.fail(connection, row.id, error=error, now=now)
+            trouble = Trouble(FAILED, self._queue.name, text)
+            raise_alert(connection, number, trouble, now=now)
+
+        self._site.database.write_as(worker, work, lost=None)
+        telemetry.emit(
+            "message.failed",
+            kind="",
+            queue=self._queue.name,
+            message=row.message.id,
+            error=error,
+        )
+
+
+def _waves(rows: Sequence[OutboxRow]) -> list[list[OutboxRow]]:
+    """The rows in order, so that no wave has two messages of one key."""
+    waves: list[list[OutboxRow]] = []
+    placed: dict[str, int] = {}
+    for row in rows:
+        place = 0
+        if row.key is not None:
+            place = placed.get(row.key, -1) + 1
+            placed[row.key] = place
+        if place == len(waves):
+            waves.append([])
+        waves[place].append(row)
+    return waves

@@ -1,0 +1,1 @@
+"""The values and rules of queues; no broker and no database is needed for them."""

@@ -1,0 +1,152 @@
+"""Messages as values: to be sent, delivered by a broker, or kept because they failed."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import blake2b, sha256
+from typing import Any, NamedTuple
+
+import msgspec
+
+from windlass.value.status import Status
+from windlass.view.field import JsonText, Moment
+
+JSON = "application/json"
+BYTES = "application/octet-stream"
+LONGEST_ID = 255
+# How much of a body is shown in a list.
+SHOWN_BODY = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to send. Its `id` stays the same when it is sent again."""
+
+    id: str
+    body: bytes
+    content_type: str = JSON
+    headers: Mapping[str, Any] = field(default_factory=dict)
+    # Properties of AMQP: the queue for a reply, and what the reply is about.
+    reply_to: str | None = None
+    correlation_id: str | None = None
+    # After how many milliseconds the broker may drop it (RabbitMQ only).
+    expires_milliseconds: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Delivered:
+    """A message that a broker delivered and waits to hear about."""
+
+    body: bytes
+    # The property message_id; None if the sender gave none.
+    id: str | None
+    content_type: str
+    content_encoding: str
+    headers: Mapping[str, Any]
+    reply_to: str | None
+    correlation_id: str | None
+    # Whether it was delivered before, as far as the broker knows.
+    is_again: bool
+    # What the broker calls this delivery, and the connection that it came by.
+    tag: Any = field(repr=False)
+    epoch: int = field(repr=False)
+
+
+# How a refusal begins that says that there is no such queue.
+NO_QUEUE = "there is no queue"
+
+
+class Sent(NamedTuple):
+    """What became of a group of messages, by their place in it."""
+
+    # The broker has confirmed these.
+    confirmed: set[int]
+    # It refused these, and why: a queue is full, or there is none.
+    refused: dict[int, str]
+
+    @property
+    def gone(self) -> set[int]:
+        """Those that were refused because there is no such queue."""
+        return {place for place, why in self.refused.items() if why.startswith(NO_QUEUE)}
+
+
+@dataclass(frozen=True, slots=True)
+class ReceivedMessage:
+    """A message as a handler sees it: annotate its parameter with this type to get all of it."""
+
+    id: str
+    body: bytes
+    content_type: str
+    headers: Mapping[str, Any]
+    # The name of the queue that it came from.
+    queue: str
+    # The number of this try, from 1.
+    attempt: int
+
+
+class FailedMessage(msgspec.Struct, frozen=True):
+    """A message that is tried again, or that failed. `body` is text, or base64 if `is_binary`."""
+
+    id: int
+    kind: str
+    queue: str
+    message_id: str
+    status: Status
+    tries: int
+    received_at: Moment
+    due_at: Moment | None
+    failed_at: Moment | None
+    lane: str | None
+    content_type: str
+    headers: JsonText
+    body: str
+    is_binary: bool
+    error: str | None
+
+
+def hash_of(message_id: str) -> str:
+    """A short name for an id, for the inbox."""
+    return blake2b(message_id.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
+
+
+def id_of_body(queue: str, body: bytes) -> str:
+    """The id of a message that is known by its body: equal bodies of a queue are one message."""
+    return f"body-{sha256(queue.encode() + bytes(1) + body).hexdigest()}"
+
+
+class Stored(NamedTuple):
+    """A body as the database keeps it."""
+
+    coding: str
+    text: str
+
+    @property
+    def body(self) -> bytes:
+        return base64.b64decode(self.text) if self.coding == "base64" else self.text.encode()
+
+    @property
+    def is_binary(self) -> bool:
+        return self.coding == "base64"
+
+
+def stored(body: bytes) -> Stored:
+    """The body as text, or in base64 if it is not text that every database can keep."""
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        text = "\x00"
+    if "\x00" in text:
+        return Stored("base64", base64.b64encode(body).decode())
+    return Stored("utf-8", text)
+
+
+def plain_headers(headers: Mapping[str, Any]) -> str:
+    """Headers as JSON; what JSON does not have is written as text."""
+    try:
+        return msgspec.json.encode(dict(headers), enc_hook=str).decode()
+    except (TypeError, ValueError, UnicodeError, RecursionError):
+        return msgspec.json.encode(
+            {repr(key): repr(value)[:SHOWN_BODY] for key, value in headers.items()}
+        ).decode()

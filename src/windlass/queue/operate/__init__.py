@@ -1,0 +1,1 @@
+"""What apps and operators do with queues."""

@@ -1,0 +1,1 @@
+"""The SQL of queues: messages received, failed, and waiting to be sent."""

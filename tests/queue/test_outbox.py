@@ -1,0 +1,193 @@
+"""The outbox: messages are rows of a transaction, and are sent after its commit."""
+
+import json
+import threading
+
+import pytest
+from sqlalchemy import text
+
+import windlass
+from tests.fixture.broker import fresh_queue
+from tests.queue.sending import depth, received
+from tests.server import Redis
+from tests.table import count
+from windlass.database.schema import outbox
+from windlass.queue import Queue
+from windlass.queue.engine import outbox as engine
+from windlass.queue.model.message import Outgoing
+from windlass.queue.store.outbox import OutboxRow
+
+
+def test_a_message_is_sent_after_the_commit_with_a_stable_id(app, queue):
+    name = app.publish(queue, {"code": "bolt"}, key="bolt", headers={"tenant": "a"})
+    assert depth(queue) == 0
+
+    app.drain()
+
+    (message,) = received(queue, 1)
+    assert (message.id, json.loads(message.body)) == (name, {"code": "bolt"})
+    assert message.headers["tenant"] == "a"
+    assert count(app, outbox) == 0
+
+
+def test_a_message_is_part_of_the_callers_transaction(app, queue):
+    with app.database.engine.connect() as connection:
+        writing = app.database.dialect.writing(connection)
+        with writing.begin():
+            app.publish(queue, {"n": 1}, conn=writing)
+        with writing.begin() as transaction:
+            app.publish(queue, {"n": 2}, conn=writing)
+            transaction.rollback()
+    app.drain()
+
+    (message,) = received(queue, 1)
+    assert json.loads(message.body) == {"n": 1}
+    assert depth(queue) == 0
+
+
+@pytest.mark.mostly("sqlite")
+async def test_the_async_twin_publishes_too(app, queue):
+    await app.apublish(queue, {"n": 1})
+    assert await app.apublish_many(queue, [{"n": 2}, {"n": 3}]) == 2
+
+    await app.adrain()
+
+    assert [json.loads(each.body)["n"] for each in received(queue, 3)] == [1, 2, 3]
+
+
+def test_messages_with_one_key_are_sent_in_order(app, queue):
+    app.publish_many(
+        queue,
+        [{"key": key, "n": n} for n in range(20) for key in "abc"],
+        key=lambda each: each["key"],
+    )
+    app.drain()
+
+    found = [json.loads(each.body) for each in received(queue, 60)]
+    for key in "abc":
+        assert [each["n"] for each in found if each["key"] == key] == list(range(20))
+
+
+@pytest.mark.mostly("sqlite")
+def test_no_two_messages_of_one_key_are_under_way_at_once():
+    rows = [OutboxRow(n, 0, key, Outgoing(str(n), b"")) for n, key in enumerate("aab-a-")]
+    rows = [row._replace(key=None) if row.key == "-" else row for row in rows]
+
+    waves = engine._waves(rows)
+
+    assert [[row.id for row in wave] for wave in waves] == [[0, 2, 3, 5], [1], [4]]
+
+
+@pytest.mark.mostly("sqlite")
+def test_bytes_are_sent_as_they_are(app, queue):
+    app.publish(queue, b"\xff\x00", content_type="image/png")
+    app.drain()
+
+    (message,) = received(queue, 1)
+    assert (message.body, message.content_type) == (b"\xff\x00", "image/png")
+
+
+@pytest.mark.mostly("sqlite")
+def test_what_cannot_be_sent_is_refused(app, queue):
+    wrong = [
+        ({"body": object()}, "cannot be written as JSON"),
+        ({"body": float("nan")}, "cannot be written as JSON"),
+        ({"body": "x" * 300_000}, "over the limit"),
+        ({"body": {}, "key": ""}, "key"),
+        ({"body": {}, "id": 7}, "id"),
+        ({"body": {}, "headers": ["a"]}, "headers"),
+    ]
+    for given, cure in wrong:
+        with pytest.raises(windlass.BadInput, match=cure):
+            app.publish(queue, given.pop("body"), **given)
+    with pytest.raises(windlass.BadInput, match="is not a queue"):
+        app.publish("product", {})
+    with pytest.raises(windlass.BadInput, match="use publish"):
+        app.publish_many(queue, "body")
+    assert count(app, outbox) == 0
+
+
+def test_a_full_queue_holds_messages_back_and_loses_none(app, rabbitmq, events):
+    queue = fresh_queue(rabbitmq, arguments={"x-max-length": 5, "x-overflow": "reject-publish"})
+    app.publish_many(queue, [{"key": "a", "n": n} for n in range(12)], key=lambda each: each["key"])
+    found = []
+
+    def read():
+        while len(found) < 12 and not over.wait(0.05):
+            found.extend(json.loads(each.body)["n"] for each in received(queue, 1))
+
+    over = threading.Event()
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        app.drain()
+        reader.join(30)
+    finally:
+        over.set()
+        reader.join(30)
+
+    assert list(dict.fromkeys(found)) == list(range(12))
+    assert any(name == "queue.full" for name, _ in events)
+    assert count(app, outbox) == 0
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_broker_that_is_away_is_an_error_of_a_drain_and_the_messages_stay(app):
+    with Redis() as server:
+        queue = fresh_queue(server)
+        server.kill()
+        app.publish(queue, {"n": 1})
+        with pytest.raises(windlass.BrokerUnavailable):
+            app.drain()
+        assert count(app, outbox) == 1
+
+        server.start()
+        app.drain()
+        assert [json.loads(each.body) for each in received(queue, 1)] == [{"n": 1}]
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_message_that_the_broker_never_takes_fails_and_the_others_are_sent(
+    app, queue, monkeypatch
+):
+    from windlass.queue.broker.redis import RedisBroker
+
+    real = RedisBroker.publish
+
+    def publish(self, queue, messages):
+        if any(b"huge" in each.body for each in messages):
+            raise windlass.BrokerRefused(queue.address, "message size is larger than the limit")
+        return real(self, queue, messages)
+
+    monkeypatch.setattr(RedisBroker, "publish", publish)
+    app.publish_many(queue, ["one", "huge", "two"])
+    app.drain()
+
+    assert [json.loads(each.body) for each in received(queue, 2)] == ["one", "two"]
+    with app.database.engine.connect() as connection:
+        rows = connection.execute(text("select status, error from windlass_outbox")).fetchall()
+    assert [(row[0], "larger" in row[1]) for row in rows] == [(3, True)]
+
+
+@pytest.mark.mostly("sqlite")
+def test_another_process_finds_the_queue_by_name_and_address(app, other, queue):
+    assert other.find_queue(queue.name, queue.address) is queue
+    assert other.find_queue(queue.name, "redis://elsewhere:6379/0") is queue
+    assert other.find_queue("nothing", queue.address) is None
+    twin = Queue("redis://twin:6379/0", queue.name)
+    assert other.find_queue(queue.name, "redis://elsewhere:6379/0") is None
+    assert other.find_queue(queue.name, twin.address) is twin
+
+
+def test_with_several_shards_messages_of_one_key_keep_their_order(sharded, queue):
+    sharded.publish_many(
+        queue,
+        [{"key": key, "n": n} for n in range(5) for key in "abcd"],
+        key=lambda each: each["key"],
+    )
+    sharded.publish(queue, {"key": "none", "n": 0})
+    sharded.drain()
+
+    found = [json.loads(each.body) for each in received(queue, 21)]
+    for key in "abcd":
+        assert [each["n"] for each in found if each["key"] == key] == list(range(5))

@@ -1,0 +1,84 @@
+"""A private RabbitMQ server, with a port mapper of its own."""
+
+import signal
+from typing import Any
+from urllib.parse import quote
+
+from tests.server.process import Daemon, find_program, free_port, require_account
+
+USER, PASSWORD = "windlass", "open sesame"
+
+SETTINGS = """\
+default_user = {user}
+default_pass = {password}
+listeners.tcp.1 = 127.0.0.1:{port}
+disk_free_limit.absolute = 1MB
+log.file.level = warning
+"""
+# Erlang's port mapper would outlive the broker; this one ends with it.
+WITH_MAPPER = """
+setpriv --pdeathsig KILL epmd -port "$ERL_EPMD_PORT" -address 127.0.0.1 &
+exec "$0"
+"""
+
+
+class RabbitMQ(Daemon):
+    account = "rabbitmq"
+    quick_signal = signal.SIGKILL
+
+    def __init__(self, *, fast: bool = True) -> None:
+        super().__init__(fast=fast)
+        self.mapper_port = free_port()
+        self.node_port = free_port()
+
+    @property
+    def url(self) -> str:
+        return self.url_as(USER, PASSWORD)
+
+    def url_as(self, user: str, password: str) -> str:
+        """Its URL for this user."""
+        return f"amqp://{quote(user)}:{quote(password)}@127.0.0.1:{self.port}//"
+
+    def find(self) -> None:
+        # Not the one on the PATH, which changes the user.
+        self.program = find_program("rabbitmq-server", beside=("/usr/lib/rabbitmq/bin",))
+        find_program("epmd")
+        find_program("setpriv")
+        require_account(self.account)
+
+    def create(self) -> None:
+        settings = SETTINGS.format(user=USER, password=PASSWORD, port=self.port)
+        (self.directory / "rabbitmq.conf").write_text(settings)
+        self.run(["mkdir", "-p", str(self.data), str(self.directory / "log")])
+
+    def command(self) -> list[str]:
+        return ["/bin/sh", "-c", WITH_MAPPER, str(self.program)]
+
+    def ping(self) -> None:
+        import kombu
+
+        with kombu.Connection(self.url, connect_timeout=2) as connection:
+            connection.connect()
+
+    def _as_account(self) -> dict[str, Any]:
+        options: dict[str, Any] = super()._as_account()
+        options["env"] = {
+            **options["env"],
+            "HOME": str(self.directory),
+            "ERL_EPMD_PORT": str(self.mapper_port),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": f"windlass{self.port}@localhost",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(self.node_port),
+            "RABBITMQ_MNESIA_BASE": str(self.data),
+            "RABBITMQ_LOG_BASE": str(self.directory / "log"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "plugins"),
+            "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq.conf"),
+            # One thread, which sleeps while there is nothing to do: tests share few cores.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "" if not self.fast else "+S 1:1 +sbwt none",
+            "RABBITMQ_CONF_ENV_FILE": str(self.directory / "none"),
+            "RABBITMQ_PID_FILE": str(self.directory / "pid"),
+            # Then the broker is this very process, and not a child of a script.
+            "RUNNING_UNDER_SYSTEMD": "1",
+        }
+        return options
