@@ -8,6 +8,8 @@ import pytest
 from tests.table import count, task
 from windlass import Retry, Snooze, Status
 from windlass.clock import SECOND, to_datetime
+from windlass.core.fetch.lane import LaneRow, claim_rows
+from windlass.database.dialect.base import Stamp
 from windlass.operate.task import operate
 
 
@@ -42,6 +44,23 @@ def test_rows_of_a_lane_run_in_the_order_in_which_they_were_enqueued(app, note, 
     for lane in "abc":
         assert [name for name in seen if name[0] == lane] == [f"{lane}{n}" for n in range(8)]
     assert count(app) == 0
+
+
+@pytest.mark.everywhere
+def test_claims_keep_the_order_of_the_rows_whatever_the_database_answers(app, note):
+    ids = [note.using(lane="a").enqueue(str(number)).id for number in range(4)]
+    wanted = [ids[2], ids[0], ids[3], ids[1]]
+
+    def claim(connection):
+        dialect = app.database.dialect
+        found = [
+            LaneRow(columns, lost, batch, place)
+            for *columns, lost, batch, place in dialect.laned(connection, ids)
+        ]
+        found.sort(key=lambda row: wanted.index(row.id))
+        return claim_rows(connection, dialect, found, Stamp(7, 1, 1, 2))
+
+    assert [row.id for row in app.database.write(claim)] == wanted
 
 
 def test_many_rows_get_their_lanes_from_the_declaration(app, seen):

@@ -169,13 +169,11 @@ class NextRows(NamedTuple):
 def claim_rows(
     connection: Connection, dialect: Dialect, rows: Sequence[LaneRow], stamp: Stamp
 ) -> list[Claimed]:
-    """Write the claims of rows that were just read, unless they have changed since."""
-    seen = {row.id: row for row in rows}
-    same = [
-        row
-        for row in _rows(dialect.laned(connection, list(seen), is_locked=True))
-        if row.due_at == seen[row.id].due_at and row.batch is None
-    ]
+    """Write the claims of rows that were just read, in this order, unless they have changed."""
+    ids = [row.id for row in rows]
+    found = {row.id: row for row in _rows(dialect.laned(connection, ids, is_locked=True))}
+    seen = [(row, found[row.id]) for row in rows if row.id in found]
+    same = [now for row, now in seen if now.due_at == row.due_at and now.batch is None]
     if same:
         dialect.stamp(connection, [row.id for row in same], stamp)
     return [stamped(row.columns, stamp) for row in same]

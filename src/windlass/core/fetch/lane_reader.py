@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Collection, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, takewhile
 from math import inf
 from typing import NamedTuple
 
@@ -319,7 +319,7 @@ class LaneReader:
             held = known.intersection([row.id for row in state.waiting])
             found = search.rules.next_of(state, held.union(lanes.held.get(lane, ())))
             self._note(found)
-            rows = [row for row in found.rows if row.id not in let_go]
+            rows = list(takewhile(lambda row: row.id not in let_go, found.rows))
             if len(rows) < len(found.rows):
                 # The read saw the old state of a row that has ended: look once more.
                 lanes.again[lane] = None
