@@ -2,8 +2,9 @@
 
 import signal
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
+from tests.server.certificate import Certificates
 from tests.server.process import Daemon, find_program, free_port, require_account
 
 USER, PASSWORD = "windlass", "open sesame"
@@ -14,6 +15,12 @@ default_pass = {password}
 listeners.tcp.1 = 127.0.0.1:{port}
 disk_free_limit.absolute = 1MB
 log.file.level = warning
+"""
+TLS_SETTINGS = """\
+listeners.ssl.1 = 127.0.0.1:{port}
+ssl_options.cacertfile = {ca}
+ssl_options.certfile = {certificate}
+ssl_options.keyfile = {key}
 """
 # Erlang's port mapper would outlive the broker; this one ends with it.
 WITH_MAPPER = """
@@ -26,8 +33,10 @@ class RabbitMQ(Daemon):
     account = "rabbitmq"
     quick_signal = signal.SIGKILL
 
-    def __init__(self, *, fast: bool = True) -> None:
+    def __init__(self, *, fast: bool = True, certificates: Certificates | None = None) -> None:
         super().__init__(fast=fast)
+        self.certificates = certificates
+        self.tls_port = free_port()
         self.mapper_port = free_port()
         self.node_port = free_port()
 
@@ -39,6 +48,11 @@ class RabbitMQ(Daemon):
         """Its URL for this user."""
         return f"amqp://{quote(user)}:{quote(password)}@127.0.0.1:{self.port}//"
 
+    def tls_url(self, host: str = "127.0.0.1", **files: object) -> str:
+        """Its URL with TLS."""
+        place = f"amqps://{quote(USER)}:{quote(PASSWORD)}@{host}:{self.tls_port}//"
+        return f"{place}?{urlencode(files)}".rstrip("?")
+
     def find(self) -> None:
         # Not the one on the PATH, which changes the user.
         self.program = find_program("rabbitmq-server", beside=("/usr/lib/rabbitmq/bin",))
@@ -48,6 +62,11 @@ class RabbitMQ(Daemon):
 
     def create(self) -> None:
         settings = SETTINGS.format(user=USER, password=PASSWORD, port=self.port)
+        if self.certificates is not None:
+            certificate, key = self.certificates.make("rabbitmq")
+            settings += TLS_SETTINGS.format(
+                port=self.tls_port, ca=self.certificates.ca, certificate=certificate, key=key
+            )
         (self.directory / "rabbitmq.conf").write_text(settings)
         self.run(["mkdir", "-p", str(self.data), str(self.directory / "log")])
 

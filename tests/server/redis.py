@@ -1,9 +1,10 @@
 """A private Redis server."""
 
 import signal
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
-from tests.server.process import Daemon, find_program, require_account
+from tests.server.certificate import Certificates
+from tests.server.process import Daemon, find_program, free_port, require_account
 
 PASSWORD = "open sesame"
 
@@ -14,6 +15,11 @@ class Redis(Daemon):
     account = "redis"
     quick_signal = signal.SIGKILL
 
+    def __init__(self, *, fast: bool = True, certificates: Certificates | None = None) -> None:
+        super().__init__(fast=fast)
+        self.certificates = certificates
+        self.tls_port = free_port()
+
     @property
     def url(self) -> str:
         return self.url_with(PASSWORD)
@@ -21,6 +27,11 @@ class Redis(Daemon):
     def url_with(self, password: str) -> str:
         """Its URL with this password."""
         return f"redis://:{quote(password)}@127.0.0.1:{self.port}/0"
+
+    def tls_url(self, host: str = "127.0.0.1", **files: object) -> str:
+        """Its URL with TLS."""
+        place = f"rediss://:{quote(PASSWORD)}@{host}:{self.tls_port}/0"
+        return f"{place}?{urlencode(files)}".rstrip("?")
 
     def find(self) -> None:
         self.program = find_program("redis-server")
@@ -38,6 +49,17 @@ class Redis(Daemon):
             *("--bind", "127.0.0.1", "--port", str(self.port), "--dir", str(self.data)),
             *("--save", "", "--requirepass", PASSWORD, "--maxmemory-policy", "noeviction"),
             *durable,
+            *self._tls(),
+        ]
+
+    def _tls(self) -> list[str]:
+        if self.certificates is None:
+            return []
+        certificate, key = map(str, self.certificates.make("redis"))
+        return [
+            *("--tls-port", str(self.tls_port), "--tls-cert-file", certificate),
+            *("--tls-key-file", key, "--tls-ca-cert-file", str(self.certificates.ca)),
+            *("--tls-auth-clients", "no"),
         ]
 
     def ping(self) -> None:

@@ -151,6 +151,29 @@ def test_a_full_queue_refuses_and_the_rest_is_told(rabbitmq):
     assert "full" in next(iter(sent.refused.values()))
 
 
+def test_a_redis_that_is_out_of_memory_refuses_until_it_has_some():
+    import redis as client
+
+    with Redis() as server, client.Redis.from_url(server.start().url) as raw:
+        queue = fresh_queue(server)
+        with broker_of(queue) as broker:
+            broker.publish(queue, messages(1))
+            raw.config_set("maxmemory", 1)
+            full = broker.publish(queue, messages(3))
+            subscription = broker.subscribe(queue, prefetch=5)
+            found = taken(subscription, 1)
+            assert subscription.acknowledge(found) == 1
+
+            raw.config_set("maxmemory", 0)
+            sent = broker.publish(queue, messages(3))
+
+    assert [each.id for each in found] == ["m0"]
+    assert not full.confirmed
+    assert set(full.refused) == {0, 1, 2}
+    assert "maxmemory" in full.refused[0]
+    assert sent.confirmed == {0, 1, 2}
+
+
 def test_a_queue_that_is_not_there_and_not_declared_is_refused(rabbitmq):
     queue = fresh_queue(rabbitmq, declare=False)
 

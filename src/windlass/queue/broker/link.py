@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from windlass.errors import BadQueue, BrokerRefused, BrokerUnavailable
+from windlass.queue.broker.tls import secured
 from windlass.queue.model.queue import Queue
 
 CONNECT_SECONDS = 5
@@ -27,7 +28,7 @@ class BrokerLink:
 
     def __init__(self, queue: Queue, **options: Any) -> None:
         self.address = queue.address
-        self._url = queue.url
+        self._url, self._tls = secured(queue)
         self._user = unquote(urlsplit(queue.url).username or "")
         self._options = {**options, **queue.options}
         self._connection: Any = None
@@ -95,6 +96,7 @@ class BrokerLink:
             connect_timeout=CONNECT_SECONDS,
             heartbeat=HEARTBEAT_SECONDS,
             transport_options=self._options,
+            **({} if self._tls is None else {"ssl": self._tls}),
         )
         try:
             known = (*connection.connection_errors, *connection.channel_errors, OSError, _loss())
@@ -126,6 +128,11 @@ class BrokerLink:
             who = f"user {self._user!r}" if self._user else "a client without a user"
             return BrokerRefused(
                 self.address, f"it does not let {who} in; check user and password in the URL"
+            )
+        if "CERTIFICATE_VERIFY_FAILED" in said:
+            return BrokerRefused(
+                self.address,
+                f"its certificate is not trusted ({said}); name its CA by ?ca=FILE in the URL",
             )
         if code == 403 and "exclusive" in said:
             return BrokerUnavailable(
