@@ -135,8 +135,10 @@ def drain(server: RabbitMQ, messages: int, *, processes: int, keys: int | None =
                 time.sleep(POLL_SECONDS)
             seconds = time.perf_counter() - begin
             after = [processor.seconds([pid]) for pid in pids]
-        if broker.depth(out) < messages:
-            raise SystemExit(f"only {broker.depth(out)} of {messages} messages arrived")
+    # Another connection: the first one has had no heartbeats meanwhile.
+    with broker_of(out) as broker:
+        if (arrived := broker.depth(out)) < messages:
+            raise SystemExit(f"only {arrived} of {messages} messages arrived")
     empty_queue()
     used = [late - early for early, late in zip(before, after, strict=True)]
     return figures(messages, seconds, used[0], database=used[1], broker=used[2])

@@ -127,7 +127,7 @@ WORDS: dict[str, tuple[int, str]] = {
         logging.INFO,
         "consumer of queue {queue} is stopping: waiting for {running} running tasks",
     ),
-    "consumer.stopped": (logging.INFO, "consumer of queue {queue} stopped; it ran {done} tasks"),
+    "consumer.stopped": (logging.INFO, "consumer of queue {queue} stopped; tasks run: {done}"),
     "consumer.refused": (
         logging.ERROR,
         "a message in queue {queue} was refused: {error}",

@@ -1,17 +1,23 @@
 """Consumers: each message has its effect once, in one transaction with its id."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 
 import windlass
+from tests.queue.engine.hand import running
 from tests.queue.sending import depth, send
 from tests.table import count
-from windlass import BadDeclaration, context
+from tests.wait import eventually
+from windlass import App, BadDeclaration, context
+from windlass.clock import SECOND
 from windlass.database.schema import inbox as inbox_table
 from windlass.queue import Queue, ReceivedMessage
+from windlass.queue.engine import effect
 
 
 @pytest.fixture
@@ -430,6 +436,9 @@ def test_a_wrong_declaration_is_refused(app, queue):
         ({"many": 5, "lane": len}, takes_one, "cannot be combined"),
         ({}, takes_two, "one argument"),
         ({"many": 5}, no_list, "list"),
+        ({"via": queue}, takes_one, "via= would take the handler away"),
+        ({"remember": None}, takes_one, "forget ids at once"),
+        ({"queue": Queue("memory://", "m"), "lane": len}, takes_one, "needs a queue of RabbitMQ"),
     ]
     for options, function, cure in wrong:
         given = {"queue": queue, **options}
@@ -486,3 +495,105 @@ def test_with_several_shards_one_inbox_counts_and_tasks_of_any_shard_are_written
         sharded.drain()
 
     assert len(seen) == 12
+
+
+@pytest.mark.everywhere
+@pytest.mark.parametrize("undo", ["caught", "rolled back"])
+def test_a_handler_that_undoes_its_transaction_is_a_failure_and_loses_nothing(
+    app, queue, mail, clock, undo
+):
+    is_first = [True]
+    with app.database.engine.begin() as connection:
+        connection.execute(text("create table price (code varchar(20) primary key)"))
+        connection.execute(text("insert into price values ('bolt')"))
+
+    @app.consume(queue, backoff="10s")
+    def on_price(event: dict) -> None:
+        mail.using(delay="1h").enqueue(event["code"])
+        if not is_first or not is_first.pop():
+            return
+        if undo == "caught" and app.database.dialect.name == "postgresql":
+            with suppress(IntegrityError):
+                context().conn.execute(text("insert into price values ('bolt')"))
+        else:
+            # As MySQL does by itself after a deadlock.
+            context().conn.rollback()
+            mail.using(delay="1h").enqueue("again")
+
+    send(queue, {"code": "bolt"})
+    app.drain()
+    assert waiting(app, "mail") == []
+    (kept,) = app.database.read(
+        lambda connection: connection.execute(text("select error from windlass_message")).all()
+    )
+    assert "begin_nested" in kept[0]
+
+    clock.advance(20 * SECOND)
+    app.drain()
+
+    assert len(waiting(app, "mail")) == 1
+    assert depth(queue) == 0
+
+
+def test_a_statement_that_may_fail_in_a_savepoint_costs_nothing_else(app, queue, mail):
+    with app.database.engine.begin() as connection:
+        connection.execute(text("create table price (code varchar(20) primary key)"))
+        connection.execute(text("insert into price values ('bolt')"))
+
+    @app.consume(queue)
+    def on_price(event: dict) -> None:
+        mail.using(delay="1h").enqueue(event["code"])
+        with suppress(IntegrityError), context().conn.begin_nested():
+            context().conn.execute(text("insert into price values ('bolt')"))
+
+    send(queue, {"code": "bolt"})
+    app.drain()
+
+    assert len(waiting(app, "mail")) == 1
+    assert count(app, inbox_table) == 1
+
+
+def test_two_consumers_of_one_queue_are_refused(app, queue):
+    @app.consume(queue)
+    def on_product(event: dict) -> None: ...
+
+    with pytest.raises(BadDeclaration, match=r"'on_product' consumes queue .* already"):
+
+        @app.consume(Queue(queue.url, queue.name))
+        def on_other(event: dict) -> None: ...
+
+
+def test_a_wrong_queue_is_refused_without_its_password(app, queue):
+    url = "amqp://shop:open-sesame@broker/"
+    with pytest.raises(BadDeclaration) as consumed:
+        app.consume(url)(print)
+    with pytest.raises(BadDeclaration) as carried:
+        app.task(via=url)(waiting)
+    with pytest.raises(windlass.BadInput) as published:
+        app.publish_many(url, [{}])
+
+    for refused in (consumed, carried, published):
+        assert "sesame" not in str(refused.value)
+
+
+def test_a_message_whose_connection_always_breaks_fails_in_the_end(
+    postgresql_url, queue, monkeypatch
+):
+    app, calls = App(postgresql_url), []
+    monkeypatch.setattr(effect, "MOST_DISTURBED", 2)
+
+    @app.consume(queue, retries=1, backoff="100ms")
+    def on_product(event: dict) -> None:
+        calls.append(event)
+        if len(calls) == 1:
+            raise ValueError("kept from now on")
+        context().conn.execute(text("select pg_terminate_backend(pg_backend_pid())"))
+
+    send(queue, {"code": "bolt"})
+    with running(app.worker()):
+        eventually(lambda: [each for each in on_product.failed() if each.failed_at], 30)
+
+    (failed,) = on_product.failed()
+    app.close()
+    assert failed.tries == 2
+    assert len(calls) == 4

@@ -7,13 +7,15 @@ import pytest
 from sqlalchemy import text
 
 import windlass
-from tests.fixture.broker import fresh_queue
+from tests.fixture.broker import fresh_queue, skip_without_broker
 from tests.queue.sending import depth, received
-from tests.server import Redis
+from tests.server import RabbitMQ, Redis
 from tests.table import count
 from windlass.database.schema import outbox
 from windlass.queue import Queue
+from windlass.queue.broker import amqp
 from windlass.queue.engine import outbox as engine
+from windlass.queue.engine import publish
 from windlass.queue.model.message import Outgoing
 from windlass.queue.store.outbox import OutboxRow
 
@@ -96,6 +98,15 @@ def test_what_cannot_be_sent_is_refused(app, queue):
         ({"body": {}, "key": ""}, "key"),
         ({"body": {}, "id": 7}, "id"),
         ({"body": {}, "headers": ["a"]}, "headers"),
+        ({"body": {}, "key": "a\0"}, "key"),
+        ({"body": {}, "id": "é" * 200}, "255 bytes in UTF-8"),
+        ({"body": {}, "id": "\ud800"}, "printable"),
+        ({"body": {}, "content_type": "a" * 101}, "content_type"),
+        ({"body": {}, "headers": {"h" * 300: 1}}, "has a name"),
+        ({"body": {}, "headers": {"h": 2**70}}, "64 bits"),
+        ({"body": {}, "headers": {"h": object()}}, "64 bits"),
+        ({"body": {}, "headers": {"h": "\ud800"}}, "give text"),
+        ({"body": {}, "headers": {"h": "x" * 40_000}}, "over the limit of 32,000"),
     ]
     for given, cure in wrong:
         with pytest.raises(windlass.BadInput, match=cure):
@@ -105,6 +116,30 @@ def test_what_cannot_be_sent_is_refused(app, queue):
     with pytest.raises(windlass.BadInput, match="use publish"):
         app.publish_many(queue, "body")
     assert count(app, outbox) == 0
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_message_that_rabbitmq_cannot_take_fails_and_the_others_are_sent_once(
+    app, rabbitmq, monkeypatch
+):
+    """As an older release, or a statement by hand, may have written it."""
+    queue = fresh_queue(rabbitmq)
+    monkeypatch.setattr(publish, "check_headers", lambda *_: None)
+    app.publish_many(queue, [{"n": n} for n in range(5)])
+    app.publish(queue, {"n": "name"}, headers={"h" * 300: 1})
+    app.publish(queue, {"n": "large"}, headers={"h": "x" * 200_000})
+    app.publish_many(queue, [{"n": n} for n in range(5, 10)])
+
+    app.drain()
+    app.drain()
+
+    found = [json.loads(each.body)["n"] for each in received(queue, 10)]
+    assert sorted(set(found)) == list(range(10))
+    assert depth(queue) <= 10
+    with app.database.engine.connect() as connection:
+        left = connection.execute(text("select status, error from windlass_outbox")).all()
+    assert [row.status for row in left] == [3, 3]
+    assert any("cannot be written in AMQP" in row.error for row in left)
 
 
 def test_a_full_queue_holds_messages_back_and_loses_none(app, rabbitmq, events):
@@ -132,6 +167,20 @@ def test_a_full_queue_holds_messages_back_and_loses_none(app, rabbitmq, events):
 
 
 @pytest.mark.mostly("sqlite")
+@pytest.mark.mostly("sqlite")
+def test_a_broker_that_holds_senders_back_is_told_about(app, pools, monkeypatch):
+    skip_without_broker("rabbitmq", pools.missing)
+    monkeypatch.setattr(amqp, "CONFIRM_SECONDS", 1.0)
+    with RabbitMQ(settings="vm_memory_high_watermark.absolute = 1MB\n") as server:
+        queue = fresh_queue(server.start())
+        app.publish(queue, {"n": 1})
+
+        with pytest.raises(windlass.BrokerUnavailable, match="short of memory or disk"):
+            app.drain()
+
+    assert count(app, outbox) == 1
+
+
 def test_a_broker_that_is_away_is_an_error_of_a_drain_and_the_messages_stay(app):
     with Redis() as server:
         queue = fresh_queue(server)

@@ -33,8 +33,11 @@ class RabbitMQ(Daemon):
     account = "rabbitmq"
     quick_signal = signal.SIGKILL
 
-    def __init__(self, *, fast: bool = True, certificates: Certificates | None = None) -> None:
+    def __init__(
+        self, *, fast: bool = True, certificates: Certificates | None = None, settings: str = ""
+    ) -> None:
         super().__init__(fast=fast)
+        self.settings = settings
         self.certificates = certificates
         self.tls_port = free_port()
         self.mapper_port = free_port()
@@ -67,7 +70,7 @@ class RabbitMQ(Daemon):
             settings += TLS_SETTINGS.format(
                 port=self.tls_port, ca=self.certificates.ca, certificate=certificate, key=key
             )
-        (self.directory / "rabbitmq.conf").write_text(settings)
+        (self.directory / "rabbitmq.conf").write_text(settings + self.settings)
         self.run(["mkdir", "-p", str(self.data), str(self.directory / "log")])
 
     def command(self) -> list[str]:

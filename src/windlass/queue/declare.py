@@ -56,9 +56,16 @@ def consume_options(
 ) -> Options:
     """The options of a consumer; an error names the wrong one."""
     if not isinstance(queue, Queue):
-        raise BadDeclaration(f'consume: {queue!r} is not a queue; give Queue("amqp://...", "name")')
+        raise BadDeclaration(
+            f'consume: a {type(queue).__name__} is not a queue; give Queue("amqp://...", "name")'
+        )
     name = str(options.get("name") or getattr(function, "__name__", repr(function)))
     what = f"consumer {name!r}"
+    if options.get("via") is not None:
+        raise BadDeclaration(
+            f"{what}: via= would take the handler away from the transaction of its messages; "
+            "enqueue a task with via= from the handler"
+        )
     positive(many, f"{what}: many")
     positive(prefetch, f"{what}: prefetch")
     if many is not None and many > MOST_AT_ONCE:
@@ -69,18 +76,23 @@ def consume_options(
         )
     if lane is not None and not callable(lane):
         raise BadDeclaration(f"{what}: lane={lane!r} is not a function of what the handler gets")
+    if lane is not None and not queue.keeps_order:
+        raise BadDeclaration(f"{what}: lane= needs a queue of RabbitMQ or Redis, not {queue!r}")
     if lane is not None and many is not None:
         raise BadDeclaration(f"{what}: many= and lane= cannot be combined; leave one of them out")
     if not callable(function) or not hasattr(function, "__name__"):
         raise BadDeclaration(f"{function!r} is not a function; declare a def or an async def")
     wanted = wanted_type(name, Arguments(name, function), many=many is not None)
     check_can_decode(name, wanted)
+    remembered = optional_duration(remember, f"{what}: remember")
+    if remembered is None:
+        raise BadDeclaration(f'{what}: remember=None would forget ids at once; write remember="7d"')
     concurrency = options.get("concurrency") or CONCURRENCY
     terms = ConsumeTerms(
         queue=queue,
         many=many,
         prefetch=prefetch or max(PREFETCH, 2 * (many or 1)),
-        remember=optional_duration(remember, f"{what}: remember") or 0,
+        remember=remembered,
         identity=identity,
         lane=lane,
         wanted=wanted,

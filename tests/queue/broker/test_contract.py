@@ -66,6 +66,44 @@ def test_bodies_are_bytes_as_they_were_sent(broker, queue):
     assert found.body == body
 
 
+def test_a_body_is_not_changed_by_what_its_sender_says_about_it(rabbitmq):
+    import kombu
+
+    queue = fresh_queue(rabbitmq)
+    with kombu.Connection(queue.url) as connection:
+        channel = connection.default_channel
+        channel.queue_declare(queue.name, durable=True, auto_delete=False)
+        for body, encoding in ((b"\\ud800", "unicode_escape"), (b"\xe9", "latin-1")):
+            made = channel.prepare_message(body, content_encoding=encoding)
+            channel.basic_publish(made, routing_key=queue.name)
+
+    with broker_of(queue) as broker:
+        found = taken(broker.subscribe(queue, prefetch=5), 2)
+
+    assert [each.body for each in found] == [b"\\ud800", b"\xe9"]
+
+
+def test_messages_that_cannot_be_written_confirm_no_other(rabbitmq):
+    queue = fresh_queue(rabbitmq, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+
+    with broker_of(queue) as broker:
+        assert broker.publish(queue, messages(1)).confirmed == {0}
+        with pytest.raises(windlass.BrokerRefused, match="cannot be written in AMQP"):
+            broker.publish(queue, [*messages(1), Outgoing("é" * 200, b"{}")])
+        sent = broker.publish(queue, messages(1))
+
+    assert (sent.confirmed, set(sent.refused)) == (set(), {0})
+
+
+def test_messages_with_one_id_are_told_apart_when_there_is_no_queue(rabbitmq):
+    queue = fresh_queue(rabbitmq)
+
+    with broker_of(queue) as broker:
+        sent = broker.publish(queue, [Outgoing("same", b"1")] * 2, declare=False)
+
+    assert (sent.confirmed, sent.gone) == (set(), {0, 1})
+
+
 def test_no_more_than_prefetch_are_unacknowledged(broker, queue):
     broker.publish(queue, messages(10))
     subscription = broker.subscribe(queue, prefetch=3)

@@ -204,16 +204,21 @@ def test_what_it_cannot_run_is_refused_and_blocks_nothing(app, via, wire):
     def known(number: int) -> int:
         return number
 
-    with consumer(app, via, concurrency=1):
+    with consumer(app, via, concurrency=1) as made:
         wire.put(b"\xff not JSON")
+        wire.put(b"[" * 200_000)
         wire.put(b'{"windlass": 1}')
         wire.send("unknown", {})
         wire.send("known", {"number": "three"})
         wire.send("known", {"number": 3}, windlass=2)
         wire.put(b'{"windlass": 1, "id": "m9"}', reply_to=wire.replies.name, correlation_id="m9")
-        wire.send("known", {"number": 3})
+        wire.send("known", {"number": 4}, id="odd1", due_at=1e308)
+        wire.send("known", {"number": 4}, id="odd2", reply_to="")
+        wire.send("known", {"number": 4}, id="odd3", reply_to="amq.none")
+        wire.send("known", {"number": 3}, id="m4")
         replies = {reply["id"]: reply for reply in wire.hear(5)}
         eventually(lambda: wire.broker.depth(via) == 0)
+        eventually(lambda: not made.intake.errands, what="no message that is left open")
 
     assert {reply["outcome"] for number, reply in replies.items() if number != "m4"} == {"refused"}
     assert "'unknown'" in replies["m1"]["error"]

@@ -34,6 +34,7 @@ def test_two_queues_are_equal_by_url_and_name():
         ("redis://broker:sixty/0", "cannot be read"),
         ("amqp://broker:0/", "port 0"),
         ("kafka://broker/topic", "Kafka is not supported"),
+        ("amqp://a:b@one//;amqp://a:secret@two//", "one broker, without ';'"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_with_the_cure(url, cure):
@@ -48,7 +49,9 @@ def test_a_refused_url_does_not_show_its_password():
     assert "secret" not in str(refused.value)
 
 
-@pytest.mark.parametrize("name", ["", 7, "a" * 201, " product", "pro\nduct", "amq.product"])
+@pytest.mark.parametrize(
+    "name", ["", 7, "a" * 201, "é" * 101, " product", "pro\nduct", "amq.product"]
+)
 def test_a_name_that_cannot_be_used_is_refused(name):
     with pytest.raises(windlass.BadQueue, match="name"):
         Queue("amqp://broker/", name)

@@ -543,7 +543,8 @@ def _via(name: str, given: object) -> Via | None:
     if given is None or isinstance(given, Via):
         return given
     raise BadDeclaration(
-        f"kind {name!r}: via={given!r} does not carry tasks; give a queue, such as "
+        f"kind {name!r}: via= is a {type(given).__name__}, which does not carry tasks; give a "
+        "queue, such as "
         'via=Queue("amqp://user:password@host", "visits")'
     )
 

@@ -7,10 +7,13 @@ answer of a full queue, a return (`basic.return`) says that there is no such que
 
 from __future__ import annotations
 
+import struct
 import time
+from collections import deque
 from collections.abc import Sequence
 from typing import Any, Protocol
 
+from windlass.errors import BrokerRefused
 from windlass.queue.broker.consumer import KombuSubscription
 from windlass.queue.broker.contract import Broker, Subscription
 from windlass.queue.broker.link import ANSWER_SECONDS, BrokerLink
@@ -22,6 +25,8 @@ from windlass.queue.model.queue import Queue
 MOST_UNCONFIRMED = 1_000
 CONFIRM_SECONDS = 30.0
 PERSISTENT = 2
+# What py-amqp raises about a message that does not fit into AMQP; its own error is a ValueError.
+UNWRITABLE = (struct.error, ValueError, TypeError, OverflowError)
 # So many bytes are written to the socket at once: a call for each message costs as much as it.
 GATHERED_BYTES = 64_000
 
@@ -97,7 +102,7 @@ class _Publisher:
         self._last = 0
         # The place of each unconfirmed message in its group, by its number on this channel.
         self._waiting: dict[int, int] = {}
-        self._places: dict[str, int] = {}
+        self._places: dict[str, deque[int]] = {}
         self._sent = Sent(set(), {})
 
     def declare(self, queue: Queue) -> None:
@@ -109,7 +114,9 @@ class _Publisher:
     def publish(self, queue: Queue, page: Sequence[Outgoing], start: int, sent: Sent) -> bool:
         """Send a page and wait for its confirms; False if some did not come in time."""
         self._sent = sent
-        self._places = {message.id: start + place for place, message in enumerate(page)}
+        self._places = {}
+        for place, message in enumerate(page):
+            self._places.setdefault(message.id, deque()).append(start + place)
         # As `basic_publish`, without a look at what has arrived after each message. The arguments
         # are: exchange, routing key, mandatory (return it if there is no queue), immediate.
         arguments = self._dumps("Bssbb", (0, "", queue.name, True, False))
@@ -117,7 +124,15 @@ class _Publisher:
         for place, message in enumerate(page):
             self._last += 1
             self._waiting[self._last] = start + place
-            self._write(1, number, self._publish, arguments, self._made(message))
+            try:
+                self._write(1, number, self._publish, arguments, self._made(message))
+            except UNWRITABLE as problem:
+                # The connection is closed: its numbers no longer count what was sent.
+                raise BrokerRefused(
+                    self._link.address,
+                    f"message {message.id!r:.80} cannot be written in AMQP ({problem}); "
+                    "check its id and headers",
+                ) from None
         self._gathered.flush()
         until = time.monotonic() + CONFIRM_SECONDS
         while self._waiting and time.monotonic() < until:
@@ -153,9 +168,10 @@ class _Publisher:
             self._sent.refused[place] = "the broker did not take it; its queue may be full"
 
     def _returned(self, _error: object, _exchange: str, routing_key: str, message: Any) -> None:
-        place = self._places.get(message.properties.get("message_id", ""))
-        if place is not None:
-            self._sent.refused[place] = f"{NO_QUEUE} {routing_key!r}"
+        # Messages with one id come back in the order in which they were sent.
+        places = self._places.get(message.properties.get("message_id", ""))
+        if places:
+            self._sent.refused[places.popleft()] = f"{NO_QUEUE} {routing_key!r}"
 
     def _answered(self, number: int, multiple: bool) -> list[int]:
         if not multiple:

@@ -92,6 +92,8 @@ class KombuSubscription(Subscription):
         self._arrived.clear()
         self._open.clear()
         channel = connection.channel()
+        # A body is bytes: what its sender says about their encoding may be wrong.
+        channel.auto_decode = False
         self._declare(channel, self._queue)
         channel.basic_qos(0, self._prefetch, False)
         self._channel, self._epoch = channel, self._link.epoch

@@ -20,7 +20,8 @@ ANSWER_SECONDS = 15
 HEARTBEAT_SECONDS = 20
 
 # Answers of AMQP that stay the same until somebody changes something.
-REFUSALS = {403, 404, 405, 406, 530, 541}
+# 501 and 502 are about a message, such as headers that are larger than a frame.
+REFUSALS = {403, 404, 405, 406, 501, 502, 530, 541}
 
 
 class BrokerLink:
@@ -91,14 +92,14 @@ class BrokerLink:
 
     def _connect(self) -> None:
         kombu: Any = import_module("kombu")
-        connection = kombu.Connection(
-            self._url,
-            connect_timeout=CONNECT_SECONDS,
-            heartbeat=HEARTBEAT_SECONDS,
-            transport_options=self._options,
-            **({} if self._tls is None else {"ssl": self._tls}),
-        )
         try:
+            connection = kombu.Connection(
+                self._url,
+                connect_timeout=CONNECT_SECONDS,
+                heartbeat=HEARTBEAT_SECONDS,
+                transport_options=self._options,
+                **({} if self._tls is None else {"ssl": self._tls}),
+            )
             known = (*connection.connection_errors, *connection.channel_errors, OSError, _loss())
         except (KeyError, ImportError) as problem:
             scheme = urlsplit(self._url).scheme

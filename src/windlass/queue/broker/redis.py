@@ -191,9 +191,8 @@ class RedisSubscription(Subscription):
             self._is_alone = False
             raise
         rows = zip(taken[::3], taken[1::3], taken[2::3], strict=True)
-        made = [self._delivery(tag, raw, is_again=bool(again)) for tag, raw, again in rows]
-        self._open.update(each.tag for each in made)
-        return made
+        self._open.update(int(tag) for tag in taken[::3])
+        return [self._delivery(tag, raw, is_again=bool(again)) for tag, raw, again in rows]
 
     def _taken(self, room: int, until: float) -> list[Any]:
         with self._link.speaking() as connection:
@@ -307,5 +306,5 @@ def _opened(raw: bytes | str) -> tuple[bytes, dict[str, Any]]:
         if properties.get("body_encoding") == "base64":
             return base64.b64decode(body, validate=True), envelope
         return str(body).encode(), envelope
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return text, {}

@@ -23,6 +23,7 @@ from windlass.cli.process import (
     supervise,
 )
 from windlass.cli.supervise import Supervisor
+from windlass.errors import BadInput
 from windlass.fork import CHILD
 
 QueueArgument = Annotated[
@@ -55,6 +56,8 @@ def consumer(
     made = make_consumer(
         loaded.registry, queue, concurrency=concurrency, grace="30s" if grace is None else grace
     )
+    if made.queue.scheme == "memory":
+        raise BadInput(f"{made.queue!r} is in the memory of one process; use RabbitMQ or Redis")
     if processes > 1 and CHILD not in os.environ:
         supervisor = Supervisor(sys.argv[1:], processes=processes)
         served.start(fatal=lambda: None, trouble=supervisor.trouble, samples=supervisor.samples)

@@ -27,7 +27,7 @@ from windlass.core.task.kind import Kind
 from windlass.errors import BrokerUnavailable, WindlassError
 from windlass.queue.broker import Subscription, broker_of
 from windlass.queue.engine.contact import Contact
-from windlass.queue.engine.effect import HeldMessage, MessageRun
+from windlass.queue.engine.effect import Disturbances, HeldMessage, MessageRun
 from windlass.queue.engine.keep import LARGEST_KEPT, Keeping, ToKeep
 from windlass.queue.engine.tally import ConsumerTally
 from windlass.queue.model.consume import NoId, plain, terms_of
@@ -76,6 +76,7 @@ class ConsumerLoop(FaceLoop):
         # Everything in hand by id, and the messages that wait for the first of their lane.
         self._in_hand: dict[str, HeldMessage] = {}
         self._lanes: dict[str, deque[HeldMessage]] = {}
+        self._disturbed = Disturbances()
         self._kept_at = self._alive_at = self._renewed_at = float("-inf")
         self._holds_lanes = False
         self._wanted = 1
@@ -286,6 +287,7 @@ class ConsumerLoop(FaceLoop):
             row.tries,
         )
         held = HeldMessage(row.message_id, message, None, lane=row.lane, row=row)
+        held.disturbed = self._disturbed.of(row.message_id)
         try:
             held.value = self._terms.value_of(message)
         except Exception as problem:
@@ -360,6 +362,7 @@ class ConsumerLoop(FaceLoop):
         # A kept message whose row is still there is given back, without counting a try.
         again = self._site.clock.now() + AGAIN
         kept += [ToKeep(each, each.tries - 1, again, None) for each in unsure if each.row]
+        self._disturbed.note([*done, *(each.held for each in kept)])
         kept += self._behind(kept)
         try:
             self._keeping.remember(cancelled)

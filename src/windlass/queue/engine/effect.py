@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -15,7 +15,7 @@ from windlass.core.run.ready import Keeper, KindLoad, Run
 from windlass.core.task.current import current
 from windlass.core.task.kind import Given
 from windlass.database.connection import Connection
-from windlass.database.database import Database, first_line
+from windlass.database.database import DATABASE_ERRORS, Database, first_line
 from windlass.database.joined import JoinedTransaction
 from windlass.errors import NoContext, WindlassError
 from windlass.queue.model.consume import terms_of
@@ -26,8 +26,13 @@ from windlass.value.task import Claimed
 
 # In memory only, and larger than any number in a database.
 NUMBERS = count(3 << 62)
+UNDONE = (
+    "the database has undone the transaction of the message: its handler caught an error of the "
+    "database, or rolled back; put statements that may fail into context().conn.begin_nested()"
+)
 # A handler that is always in the way of others counts its tries after so many.
 MOST_DISTURBED = 20
+MOST_DISTURBANCES = 1_000
 
 
 @dataclass(eq=False)
@@ -52,10 +57,29 @@ class HeldMessage:
         return 1 if self.row is None else self.row.tries
 
 
+class Disturbances:
+    """How often the transactions of kept messages were disturbed, while they are tried again."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+
+    def of(self, message_id: str) -> int:
+        return self._counts.get(message_id, 0)
+
+    def note(self, held: Iterable[HeldMessage]) -> None:
+        """Remember the counts of messages whose calls have ended."""
+        for each in held:
+            self._counts.pop(each.id, None)
+            if each.disturbed:
+                self._counts[each.id] = each.disturbed
+        while len(self._counts) > MOST_DISTURBANCES:
+            del self._counts[next(iter(self._counts))]
+
+
 class MessageRun(Run):
     """One call of a consumer's handler, with one message or several."""
 
-    __slots__ = ("database", "held", "is_over", "is_unsure", "now", "transaction")
+    __slots__ = ("database", "held", "is_exposed", "is_over", "is_unsure", "now", "transaction")
 
     def __init__(
         self,
@@ -77,6 +101,8 @@ class MessageRun(Run):
         # Whether another delivery of one of its messages was handled meanwhile, or the database
         # was away: each of its messages has had its effects, or none.
         self.is_unsure = False
+        # Whether the handler has the connection, and may have undone what was written.
+        self.is_exposed = False
         # Whether it was given up: then its transaction must not commit any more.
         self.is_over = False
 
@@ -102,7 +128,28 @@ class MessageRun(Run):
             alive = self.database.dialect.alive
             if not self.transaction.read(lambda connection: alive(connection, self.task.worker)):
                 raise WindlassError("the worker was marked dead; another one has its lanes")
+        if self.transaction.is_disturbed or (self.is_exposed and not self._stands()):
+            raise WindlassError(UNDONE)
         self.transaction.commit()
+
+    def _stands(self) -> bool:
+        """Whether the transaction is still the one that remembers its messages.
+
+        A handler that catches an error of the database, or rolls back, may have undone that.
+        """
+        fresh = {each.id for each in self.held if each.row is None}
+        rows = [each.row.id for each in self.held if each.row is not None]
+
+        def look(connection: Connection) -> bool:
+            remembered = inbox.known(connection, self.kind.name, fresh) == fresh
+            return remembered and not inbox.are_kept(connection, rows)
+
+        assert self.transaction is not None
+        try:
+            return self.transaction.read(look)
+        except DATABASE_ERRORS:
+            # PostgreSQL takes no statement after one that failed.
+            return False
 
     def forgives(self, problem: Exception) -> bool:
         """Whether a run ended for a reason that no message is to blame for."""
@@ -186,6 +233,7 @@ def connection_of(run: Run) -> Connection:
             "context().conn is the transaction of a message, and this is not the handler of one; "
             "in a task, use context().on_finish(write)"
         )
+    run.is_exposed = True
     return run.transaction.connection
 
 

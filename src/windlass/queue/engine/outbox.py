@@ -21,7 +21,7 @@ from windlass.core.face import FaceLoop, Workplace
 from windlass.core.finish.store import MINUTE
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import Count
-from windlass.errors import BrokerRefused, BrokerUnavailable
+from windlass.errors import BadQueue, BrokerRefused, BrokerUnavailable
 from windlass.queue.broker import broker_of
 from windlass.queue.engine.contact import Contact
 from windlass.queue.model.queue import Queue, sent_kind
@@ -39,6 +39,9 @@ FULL_PAUSE = 1.0
 # A connection that nobody uses is closed: it would need heartbeats.
 OPEN_SECONDS = 15.0
 FAILED = "message failed"
+UNCONFIRMED = (
+    "messages were not confirmed in time; it may be short of memory or disk, and hold back senders"
+)
 
 Find = Callable[[str, str], Queue | None]
 
@@ -113,20 +116,29 @@ class Outbox(FaceLoop):
             if row is not None:
                 self._tell_unknown(number, row.name, row.address)
             return None
-        sender = QueueSender(self._workplace, queue, number)
+        try:
+            sender = QueueSender(self._workplace, queue, number)
+        except BadQueue as problem:
+            # Its client is not installed here; other queues go on.
+            self._tell_unable(number, row.name, row.address, str(problem))
+            return None
         self._senders[number] = sender
         return sender
 
     def _tell_unknown(self, number: int, name: str, address: str) -> None:
-        """Messages wait for a queue that this app does not name: people must know."""
-        now = time.monotonic()
-        if now < self._tell_unknown_at.get(number, 0.0):
-            return
-        self._tell_unknown_at[number] = now + UNKNOWN_SECONDS
+        """Messages wait for a queue that this app does not name."""
         text = (
             f"this worker does not know its URL; make Queue({address!r}, {name!r}), with user and "
             "password, where the modules of the app are imported"
         )
+        self._tell_unable(number, name, address, text)
+
+    def _tell_unable(self, number: int, name: str, address: str, text: str) -> None:
+        """Messages wait for a queue that this worker cannot send to: people must know."""
+        now = time.monotonic()
+        if now < self._tell_unknown_at.get(number, 0.0):
+            return
+        self._tell_unknown_at[number] = now + UNKNOWN_SECONDS
         moment = self._site.clock.now()
         self._site.database.write(
             lambda connection: outbox.note_error(connection, number, error=text, now=moment)
@@ -218,6 +230,8 @@ class QueueSender:
                 confirmed += [wave[place].id for place in sent.confirmed]
                 if sent.refused:
                     self._tell_full(sent.refused)
+                elif len(sent.confirmed) < len(wave):
+                    self.contact.failed(BrokerUnavailable(self._queue.address, UNCONFIRMED))
                 if len(sent.confirmed) < len(wave):
                     return False
         except BrokerRefused as problem:
@@ -227,6 +241,11 @@ class QueueSender:
             return False
         except BrokerUnavailable as problem:
             self.contact.failed(problem)
+            return False
+        except Exception as problem:
+            # The client of a broker may raise anything: leave it alone for a while.
+            said = f"{type(problem).__name__}: {problem}"[:300]
+            self.contact.failed(BrokerUnavailable(self._queue.address, said))
             return False
         finally:
             # In one transaction for all waves: a message of a wave that is repeated has its old id.

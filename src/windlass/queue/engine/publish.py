@@ -15,7 +15,16 @@ from windlass.core.shard.shard import Shard
 from windlass.database.connection import Connection, Executor, joined
 from windlass.database.joined import joined_transaction
 from windlass.errors import BadInput, BadKey, DatabaseUnavailable
-from windlass.queue.model.message import BYTES, JSON, LONGEST_ID, plain_headers, stored
+from windlass.queue.model.message import (
+    BYTES,
+    JSON,
+    LONGEST_CONTENT_TYPE,
+    LONGEST_ID,
+    check_headers,
+    is_name,
+    plain_headers,
+    stored,
+)
 from windlass.queue.model.queue import Queue
 from windlass.queue.store import outbox
 from windlass.value.bucket import bucket_of
@@ -51,12 +60,21 @@ def new_message(
 ) -> NewMessage:
     """A message; an error names what is wrong with it."""
     what = f"queue {queue.name!r}"
-    if key is not None and (not isinstance(key, str) or not 0 < len(key) <= LONGEST_KEY):
-        raise BadKey(f"{what}: key={key!r:.80} is not a text of 1 to {LONGEST_KEY} characters")
-    if id is not None and (not isinstance(id, str) or not 0 < len(id) <= LONGEST_ID):
-        raise BadInput(f"{what}: id={id!r:.80} is not a text of 1 to {LONGEST_ID} characters")
-    if headers is not None and not isinstance(headers, Mapping):
-        raise BadInput(f"{what}: headers={headers!r:.80} is not a mapping")
+    if key is not None and not is_name(key, LONGEST_KEY):
+        raise BadKey(
+            f"{what}: key={key!r:.80} is not a text of 1 to {LONGEST_KEY} printable characters"
+        )
+    if id is not None and not (is_name(id, LONGEST_ID) and len(id.encode()) <= LONGEST_ID):
+        raise BadInput(
+            f"{what}: id={id!r:.80} is not a printable text of 1 to {LONGEST_ID} bytes in UTF-8"
+        )
+    if content_type is not None and not is_name(content_type, LONGEST_CONTENT_TYPE):
+        raise BadInput(
+            f"{what}: content_type={content_type!r:.80} is not a printable text of 1 to "
+            f"{LONGEST_CONTENT_TYPE} characters"
+        )
+    if headers is not None:
+        check_headers(what, headers)
     if isinstance(body, bytes | bytearray):
         encoded, kind = bytes(body), BYTES
     else:

@@ -6,16 +6,20 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import blake2b, sha256
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
 
+from windlass.errors import BadInput
 from windlass.value.status import Status
 from windlass.view.field import JsonText, Moment
 
 JSON = "application/json"
 BYTES = "application/octet-stream"
 LONGEST_ID = 255
+LONGEST_CONTENT_TYPE = 100
+# They must fit into one frame of AMQP, which has 128 KB.
+LARGEST_HEADERS = 32_000
 # How much of a body is shown in a list.
 SHOWN_BODY = 2_000
 
@@ -140,6 +144,45 @@ def stored(body: bytes) -> Stored:
     if "\x00" in text:
         return Stored("base64", base64.b64encode(body).decode())
     return Stored("utf-8", text)
+
+
+def is_name(given: object, longest: int) -> TypeGuard[str]:
+    """Whether it is a text that can be printed, of 1 to `longest` characters."""
+    return isinstance(given, str) and 0 < len(given) <= longest and given.isprintable()
+
+
+def check_headers(what: str, headers: object) -> None:
+    """Raises BadInput if the headers of a message do not fit into every broker."""
+    if not isinstance(headers, Mapping):
+        raise BadInput(f"{what}: headers={headers!r:.80} is not a mapping")
+    for name in headers:
+        if not is_name(name, LONGEST_ID) or len(name.encode()) > LONGEST_ID:
+            raise BadInput(
+                f"{what}: the header {name!r:.80} has a name that is not a printable text of 1 to "
+                f"{LONGEST_ID} bytes in UTF-8"
+            )
+    for name, value in headers.items():
+        if not _is_plain(value):
+            raise BadInput(
+                f"{what}: the header {name!r:.80} is {value!r:.80}; give text, a number of up to "
+                "64 bits, true, false, or nothing"
+            )
+    size = len(plain_headers(headers))
+    if size > LARGEST_HEADERS:
+        raise BadInput(
+            f"{what}: the headers are {size:,} bytes, over the limit of {LARGEST_HEADERS:,}; put "
+            "such data into the body"
+        )
+
+
+def _is_plain(value: object) -> bool:
+    """Whether every broker has such a value."""
+    if isinstance(value, int):
+        return -(1 << 63) <= value < 1 << 63
+    if isinstance(value, str):
+        # Neither half characters nor what PostgreSQL cannot keep.
+        return not any("\ud800" <= letter <= "\udfff" or letter == "\0" for letter in value)
+    return value is None or isinstance(value, float)
 
 
 def plain_headers(headers: Mapping[str, Any]) -> str:

@@ -76,6 +76,11 @@ class Queue:
         return "queue"
 
     @property
+    def keeps_order(self) -> bool:
+        """Whether one receiver can have the queue to itself."""
+        return self.scheme in (*TESTED, "pyamqp")
+
+    @property
     def is_tested(self) -> bool:
         """Whether Windlass is tested with brokers of this kind."""
         return is_tested(self.url)
@@ -109,6 +114,9 @@ def _check_url(url: object) -> None:
         raise BadQueue(
             f"the URL of a queue has a port or host that cannot be read; {_EXAMPLE}"
         ) from None
+    if ";" in url:
+        # Everything behind it would count as a part of the path, with its password.
+        raise BadQueue(f"{_shown(parts)}: give the URL of one broker, without ';'; {_EXAMPLE}")
     if not parts.scheme or "://" not in url:
         raise BadQueue(f"the URL of a queue has no scheme; {_EXAMPLE}")
     if not has_port:
@@ -125,10 +133,11 @@ def _check_url(url: object) -> None:
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name:
         raise BadQueue(f"{name!r} is not the name of a queue; give a text of at least one letter")
-    if len(name) > LONGEST_NAME or not name.isprintable() or name != name.strip():
+    size = len(name.encode("utf-8", "replace"))
+    if size > LONGEST_NAME or not name.isprintable() or name != name.strip():
         raise BadQueue(
             f"{name[:LONGEST_NAME]!r} cannot be the name of a queue; use up to {LONGEST_NAME} "
-            "printable characters, without spaces at its ends"
+            "bytes of printable characters, without spaces at its ends"
         )
     if re.match(r"amq\.", name):
         raise BadQueue(f"{name!r}: names that begin with 'amq.' belong to the broker; use another")

@@ -10,12 +10,12 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.route import Router
 from windlass.core.task.kind import Kind, Registry, make_kind, takes
 from windlass.database.connection import is_async, on_its_thread
-from windlass.errors import BadInput
+from windlass.errors import BadDeclaration, BadInput
 from windlass.queue.broker import check_installed
 from windlass.queue.declare import ConsumeOptions, consume_options
 from windlass.queue.engine.effect import effectful
 from windlass.queue.engine.publish import NewMessage, Publisher, new_message
-from windlass.queue.model.consume import Identity, Lane, terms_of
+from windlass.queue.model.consume import Identity, Lane, is_consumer, terms_of
 from windlass.queue.model.queue import Queue, queues_made
 from windlass.queue.operate import operate
 from windlass.value.duration import Duration
@@ -121,11 +121,23 @@ class Queueing:
                 options=options,
             )
             check_installed(queue)
+            self._check_unconsumed(queue, made.name or function.__name__)
             kind = self.registry.add(make_kind(effectful(function), made))
             self._name(queue)
             return Consumer(self, kind)
 
         return declare
+
+    def _check_unconsumed(self, queue: Queue, name: str) -> None:
+        """Two consumers would share the messages by chance, and each has its own inbox."""
+        for kind in self.registry.kinds.values():
+            if is_consumer(kind) and kind.name != name:
+                other = terms_of(kind).queue
+                if (other.name, other.address) == (queue.name, queue.address):
+                    raise BadDeclaration(
+                        f"consumer {name!r}: {kind.name!r} consumes queue {queue.name!r} already; "
+                        "do both in one handler, or give each a queue of its own"
+                    )
 
     def publish(
         self,
@@ -192,6 +204,7 @@ class Queueing:
 
         Without `conn`, each page of 5,000 is a transaction of its own.
         """
+        _check_queue(queue)
         if isinstance(bodies, str | bytes | Mapping) or not isinstance(bodies, Iterable):
             raise BadInput(
                 f"queue {queue.name!r}: {bodies!r:.80} is not a list of bodies; for one message "
@@ -238,8 +251,8 @@ class Queueing:
         headers: Mapping[str, Any] | None = None,
         content_type: str | None = None,
     ) -> NewMessage:
-        if not isinstance(queue, Queue):
-            raise BadInput(f'publish: {queue!r} is not a queue; give Queue("amqp://...", "name")')
+        _check_queue(queue)
+        check_installed(queue)
         self.fleet.prepare()
         self._name(queue)
         return new_message(
@@ -250,4 +263,12 @@ class Queueing:
             headers=headers,
             content_type=content_type,
             largest=self.fleet.shards[0].max_payload,
+        )
+
+
+def _check_queue(queue: object) -> None:
+    if not isinstance(queue, Queue):
+        # A URL has a password.
+        raise BadInput(
+            f'publish: a {type(queue).__name__} is not a queue; give Queue("amqp://...", "name")'
         )

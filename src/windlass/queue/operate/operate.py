@@ -12,7 +12,7 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
-from windlass.errors import BrokerUnavailable, Unknown
+from windlass.errors import BadQueue, BrokerUnavailable, Unknown
 from windlass.queue.broker import broker_of
 from windlass.queue.model.consume import is_consumer, terms_of
 from windlass.queue.model.message import FailedMessage
@@ -315,5 +315,5 @@ def _ask(queue: Queue | None) -> tuple[int | None, str | None]:
     try:
         with broker_of(queue) as broker:
             return broker.depth(queue), None
-    except BrokerUnavailable as problem:
+    except (BrokerUnavailable, BadQueue) as problem:
         return None, str(problem)

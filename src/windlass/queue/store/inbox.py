@@ -96,6 +96,13 @@ def take(connection: Connection, row: KeptRow) -> bool:
     return bool(connection.execute(delete(message).where(*_same(row))).rowcount)
 
 
+def are_kept(connection: Connection, ids: Collection[int]) -> bool:
+    """Whether one of these messages is kept."""
+    if not ids:
+        return False
+    return connection.scalar(select(message.c.id).where(message.c.id.in_(ids)).limit(1)) is not None
+
+
 def claim(connection: Connection, row: KeptRow, *, until: int) -> KeptRow | None:
     """Count a try of a kept message before it runs; it is due again at `until` if nobody reports.
 

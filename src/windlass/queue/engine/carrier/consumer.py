@@ -171,7 +171,14 @@ class TaskConsumer:
         """Start what was delivered; what cannot start is answered at once."""
         runs: dict[KindLoad, list[Run]] = {}
         for delivery in deliveries:
-            run = self._accepted(delivery)
+            try:
+                run = self._accepted(delivery)
+            except Exception as problem:
+                # Whatever is odd about it, the others go on.
+                said = f"{type(problem).__name__}: {problem}"[:300]
+                telemetry.emit("consumer.refused", queue=self.queue.name, error=said)
+                self.intake.drop(delivery)
+                continue
             if run is not None:
                 runs.setdefault(run.load, []).append(run)
         for started in runs.values():

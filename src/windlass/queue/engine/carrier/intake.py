@@ -111,6 +111,13 @@ class Intake(Loop):
         """Drop a message that nobody can answer."""
         self._rejected.append(delivery)
 
+    def drop(self, delivery: Delivered) -> None:
+        """Drop a message that cannot even begin."""
+        for number, errand in list(self.errands.items()):
+            if errand.delivery is delivery:
+                del self.errands[number]
+        self.reject(delivery)
+
     def acknowledge(self) -> None:
         """Tell the broker what became of messages.
 

@@ -7,7 +7,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 
 from windlass.core.loop import Loop
-from windlass.errors import BrokerUnavailable
+from windlass.errors import BadQueue, BrokerUnavailable
 from windlass.queue.broker import broker_of
 from windlass.queue.engine.carrier.errand import Errand
 from windlass.queue.engine.carrier.intake import FIRST_PAUSE, IDLE_SECONDS, Patience
@@ -81,7 +81,14 @@ class Replier(Loop):
             for errand in errands
             if errand.reply is not None
         ]
-        sent = self._broker.publish(reply_queue(self._queue, name), messages, declare=False)
+        try:
+            queue = reply_queue(self._queue, name)
+        except BadQueue:
+            # No worker has such a queue: nobody waits for these replies.
+            for errand in errands:
+                self._answered(errand)
+            return []
+        sent = self._broker.publish(queue, messages, declare=False)
         left: list[Errand] = []
         for place, errand in enumerate(errands):
             # A reply queue that is gone is that of a worker that is gone.
