@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from windlass.errors import BrokerRefused
 from windlass.queue.broker.consumer import KombuSubscription
 from windlass.queue.broker.contract import Broker, Subscription
+from windlass.queue.broker.frame import PublishFrames
 from windlass.queue.broker.link import ANSWER_SECONDS, BrokerLink
 from windlass.queue.model.message import NO_QUEUE, Outgoing, Sent
 from windlass.queue.model.queue import Queue
@@ -24,8 +25,7 @@ from windlass.queue.model.queue import Queue
 # buffers of the connection.
 MOST_UNCONFIRMED = 1_000
 CONFIRM_SECONDS = 30.0
-PERSISTENT = 2
-# What py-amqp raises about a message that does not fit into AMQP; its own error is a ValueError.
+# What is raised about a message that does not fit into AMQP.
 UNWRITABLE = (struct.error, ValueError, TypeError, OverflowError)
 # So many bytes are written to the socket at once: a call for each message costs as much as it.
 GATHERED_BYTES = 64_000
@@ -82,19 +82,11 @@ class _Publisher:
     """A channel in confirm mode."""
 
     def __init__(self, link: BrokerLink, connection: Any) -> None:
-        from amqp import Message, spec
-        from amqp.method_framing import frame_writer
-        from amqp.serialization import dumps
-
-        self._message = Message
-        self._publish = spec.Basic.Publish
-        self._dumps = dumps
         self._link = link
         self.epoch = link.epoch
         self._channel = connection.channel()
         self._channel.confirm_select()
         self._gathered = _Gathered(self._channel.connection.transport)
-        self._write = frame_writer(self._channel.connection, self._gathered)
         self._channel.events["basic_ack"].add(self._acked)
         self._channel.events["basic_nack"].add(self._nacked)
         self._channel.events["basic_return"].add(self._returned)
@@ -117,15 +109,14 @@ class _Publisher:
         self._places = {}
         for place, message in enumerate(page):
             self._places.setdefault(message.id, deque()).append(start + place)
-        # As `basic_publish`, without a look at what has arrived after each message. The arguments
-        # are: exchange, routing key, mandatory (return it if there is no queue), immediate.
-        arguments = self._dumps("Bssbb", (0, "", queue.name, True, False))
-        number = self._channel.channel_id
+        # As `basic_publish`, without a look at what has arrived after each message.
+        frame_max = self._channel.connection.frame_max
+        frames = PublishFrames(self._channel.channel_id, queue.name, frame_max=frame_max)
         for place, message in enumerate(page):
             self._last += 1
             self._waiting[self._last] = start + place
             try:
-                self._write(1, number, self._publish, arguments, self._made(message))
+                self._gathered.write(frames.of(message))
             except UNWRITABLE as problem:
                 # The connection is closed: its numbers no longer count what was sent.
                 raise BrokerRefused(
@@ -141,22 +132,6 @@ class _Publisher:
             # The queue may be gone: look again before the next group.
             self._declared.discard(queue)
         return not self._waiting
-
-    def _made(self, message: Outgoing) -> Any:
-        properties: dict[str, Any] = {
-            "message_id": message.id,
-            "delivery_mode": PERSISTENT,
-            "content_type": message.content_type,
-        }
-        if message.headers:
-            properties["application_headers"] = dict(message.headers)
-        if message.reply_to is not None:
-            properties["reply_to"] = message.reply_to
-        if message.correlation_id is not None:
-            properties["correlation_id"] = message.correlation_id
-        if message.expires_milliseconds is not None:
-            properties["expiration"] = str(message.expires_milliseconds)
-        return self._message(message.body, **properties)
 
     def _acked(self, number: int, multiple: bool) -> None:
         self._sent.confirmed.update(
@@ -198,9 +173,8 @@ class _Gathered:
         self._parts: list[bytes] = []
         self._size = 0
 
-    def write(self, data: memoryview | bytes) -> None:
-        # The memory is used again for the next frame.
-        self._parts.append(bytes(data))
+    def write(self, data: bytes) -> None:
+        self._parts.append(data)
         self._size += len(data)
         if self._size >= GATHERED_BYTES:
             self.flush()
