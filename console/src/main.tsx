@@ -11,6 +11,7 @@ import "./style/dialog.css";
 import "./style/table.css";
 import "./style/picture.css";
 import "./style/ledger.css";
+import "./style/adapt.css";
 
 const root = document.getElementById("root");
 if (root === null) throw new Error("the page has no root");

@@ -1,8 +1,11 @@
 """`windlass downstream list|show`, and `pause|resume|set` of a downstream."""
 
+import msgspec
 import pytest
 
 from tests.fixture.command import open_module
+from windlass.database.schema import adapt
+from windlass.value.load.adapt import AdaptPoint
 
 pytestmark = pytest.mark.mostly("sqlite")
 
@@ -12,6 +15,7 @@ from windlass import App
 app = App({url!r})
 inventory = app.downstream("inventory", rate="700/s", concurrency=50, breaker="8 in a row, 30s")
 app.downstream("mail", window="08:00-18:00")
+app.downstream("catalog", rate="700/s", adapt=True)
 
 @app.task(downstream=inventory)
 def look(code: str) -> None:
@@ -32,8 +36,8 @@ def store(database_url: str, write_module, monkeypatch):
 def test_the_list_has_each_downstream_with_its_limits(windlass, store):
     answer = windlass("downstream", "list", "--json")
 
-    inventory, mail = answer.json
-    assert (inventory["name"], mail["name"]) == ("inventory", "mail")
+    catalog, inventory, mail = answer.json
+    assert (catalog["name"], inventory["name"], mail["name"]) == ("catalog", "inventory", "mail")
     assert inventory["holds"] == {"rate": "700/s", "concurrency": 50, "window": None}
     assert [kind["kind"] for kind in inventory["kinds"]] == ["look", "tell"]
     assert [kind["kind"] for kind in mail["kinds"]] == ["tell"]
@@ -91,11 +95,39 @@ def test_permits_are_shown_by_worker(windlass, store):
     assert "12 of 50" in windlass("downstream", "list").out
 
 
+def test_how_a_downstream_adapts_is_drawn_in_small_bars(windlass, store):
+    points = [
+        AdaptPoint(1_000_000 * at, rate, None, served, refused, None)
+        for at, rate, served, refused in [(5, 100.0, 90.0, 0.0), (10, 200.0, 180.0, 4.0)]
+    ]
+    values = {"name": "catalog", "since": 0, "state": "{}", "seen": "{}"}
+    history = msgspec.json.encode(points).decode()
+    store.app.prepare()
+    store.app.database.write(
+        lambda connection: connection.execute(adapt.insert().values(history=history, **values))
+    )
+
+    lines = windlass("downstream", "show", "catalog").out.splitlines()
+
+    assert [line.split() for line in lines if "▁" in line or "█" in line] == [
+        ["rate", "limit", "▅█", "100.0", "200.0", "200.0"],
+        ["served/s", "▅█", "90.0", "180.0", "180.0"],
+        ["refused/s", "▁█", "0.0", "4.0", "4.0"],
+    ]
+
+
+def test_a_downstream_that_does_not_adapt_has_no_bars(windlass, store):
+    assert "adapts" not in windlass("downstream", "show", "inventory").out
+
+
 def test_an_unknown_downstream_is_refused_with_the_known_ones(windlass, store):
     answer = windlass("downstream", "show", "inventry")
 
     assert answer.code == 1
-    assert "'inventry' is not a downstream of this app; declared: inventory, mail" in answer.err
+    assert (
+        "'inventry' is not a downstream of this app; declared: catalog, inventory, mail"
+        in answer.err
+    )
 
 
 def test_an_app_without_downstreams_says_so(windlass, shop):

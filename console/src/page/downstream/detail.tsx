@@ -7,6 +7,7 @@ import { pathOf } from "../../route/address";
 import { useText } from "../../text";
 import { SwitchActions } from "../switch/act";
 import { AtOnce, DownstreamState, type Downstream } from ".";
+import { HistoryChart } from "./history";
 
 type Take = Downstream["kinds"][number];
 type Permit = Downstream["permits"][number];
@@ -38,6 +39,7 @@ export function DownstreamDetailPage({ name }: { name: string }) {
             {data.problem && <Note tone="bad">{data.problem}</Note>}
             <div className="columns even">
               <div className="main-column">
+                {data.adapt && <History points={data.history} />}
                 <Takes takes={data.kinds} />
                 <Permits permits={data.permits} />
               </div>
@@ -65,13 +67,26 @@ function About({ row }: { row: Downstream }) {
       <Facts
         facts={[
           [t.switch.holds, limits(row.holds)],
-          [t.switch.declared, limits(row.declared)],
+          [row.adapt ? t.downstream.ceilings : t.switch.declared, limits(row.declared)],
           [t.downstream.atOnce, <AtOnce key="at-once" row={row} />],
           [t.switch.errorsInARow, row.has_breaker ? row.errors_in_a_row : null],
           [t.switch.probe, row.probe_at && <Ago at={row.probe_at} />],
           [t.downstream.home, row.home],
         ]}
       />
+    </Card>
+  );
+}
+
+function History({ points }: { points: Downstream["history"] }) {
+  const { t } = useText();
+  return (
+    <Card title={t.downstream.history}>
+      {points.length === 0 ? (
+        <Empty title={t.downstream.noHistory}>{t.downstream.noHistoryText}</Empty>
+      ) : (
+        <HistoryChart points={points} label={t.downstream.history} />
+      )}
     </Card>
   );
 }

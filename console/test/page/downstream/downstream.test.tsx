@@ -139,6 +139,27 @@ it("shows what each kind takes and the permits of each worker", async () => {
   expect(screen.getByText("700/s, always, 50 at once")).toBeDefined();
 });
 
+it("draws how a downstream adapts, or says that nothing was measured yet", async () => {
+  const measured = {
+    at: "2026-11-18T12:00:00Z",
+    rate: 120,
+    concurrency: null,
+    succeeded_per_second: 118,
+    overloaded_per_second: 2,
+    mean_milliseconds: 31,
+  };
+  answers({ ...inventory, adapt: true, history: [measured] });
+  show(<DownstreamDetailPage name="inventory" />);
+  const chart = await screen.findByRole("slider", { name: "How it adapts" });
+  expect(chart.getAttribute("aria-valuetext")).toContain("limit 120/s · 118/s served");
+  cleanup();
+  cache.clear();
+
+  answers({ ...inventory, adapt: true });
+  show(<DownstreamDetailPage name="inventory" />);
+  expect(await screen.findByText("Nothing measured yet")).toBeDefined();
+});
+
 it("says when no kind calls it", async () => {
   answers(broken);
   show(<DownstreamDetailPage name="search" />);

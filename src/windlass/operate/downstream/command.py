@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -11,9 +12,13 @@ from rich.text import Text
 from windlass.cli.load import AppOption, JsonOption, load_app
 from windlass.cli.output import console, plain, print_json, say, table, warn_missing, when
 from windlass.operate.downstream import operate
-from windlass.operate.downstream.operate import DownstreamView, LimitView
+from windlass.operate.downstream.operate import AdaptView, DownstreamView, LimitView
 
 NUMBERS = ("at once", "starts/min", "errors/min", "ms")
+
+# How a downstream that adapts went: the newest points, a character for each.
+POINTS = 60
+BARS = "▁▂▃▄▅▆▇█"
 
 cli = typer.Typer()
 
@@ -73,6 +78,8 @@ def _picture(found: DownstreamView, now: int) -> RenderableType:
         facts.add_row("problem", Text(found.problem, style="red"))
     facts.add_row("kept in", found.home)
     parts: list[RenderableType] = [facts, Text()]
+    if found.history:
+        parts += [_history(found.history, now), Text()]
     kinds = table("kind", *NUMBERS[1:], "why", right=NUMBERS[1:], wrap=("why",))
     for take in found.kinds:
         kinds.add_row(
@@ -90,6 +97,35 @@ def _picture(found: DownstreamView, now: int) -> RenderableType:
             permits.add_row(str(each.worker), str(each.held), str(each.wanted), waits)
         parts += [Text(), permits]
     return Group(*parts)
+
+
+def _history(points: list[AdaptView], now: int) -> RenderableType:
+    """How its limits went and how it answered, as lines of small bars up to now."""
+    last = points[-POINTS:]
+    lines: dict[str, list[float | None]] = {
+        "rate limit": [each.rate for each in last],
+        "at once": [each.concurrency for each in last],
+        "served/s": [each.succeeded_per_second for each in last],
+        "refused/s": [each.overloaded_per_second for each in last],
+        "ms": [each.mean_milliseconds for each in last],
+    }
+    title = f"since {when(last[0].at, now=now)}"
+    drawn = table("adapts", title, "lowest", "highest", "last", right=("lowest", "highest", "last"))
+    for name, values in lines.items():
+        known = [value for value in values if value is not None]
+        if known:
+            ends = (min(known), max(known), known[-1])
+            drawn.add_row(name, _bars(values), *(f"{value:,.1f}" for value in ends))
+    return drawn
+
+
+def _bars(values: Sequence[float | None]) -> str:
+    """A bar for each value, from zero to the highest; a blank where there is none."""
+    top = max((value for value in values if value is not None), default=0.0) or 1.0
+    return "".join(
+        " " if value is None else BARS[min(len(BARS) - 1, int(value / top * len(BARS)))]
+        for value in values
+    )
 
 
 def _limits(limits: LimitView) -> str:
