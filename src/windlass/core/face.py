@@ -41,6 +41,10 @@ class Face:
     loops: Callable[[Workplace], Sequence[FaceLoop]] | None = None
     # Prepares fetched rows that belong to a flow.
     resolve: Callable[[Database, Sequence[Claimed]], Resolved] | None = None
+    # Puts off fetched rows that belong to paused kinds of this face, such as nodes of a flow;
+    # returns the others. And makes those of kinds that were resumed due again.
+    hold: Callable[[Site, Sequence[Claimed], Collection[str]], Sequence[Claimed]] | None = None
+    let_go: Callable[[Site, Collection[str]], int] | None = None
     # What the face writes with these outcomes; None if they do not concern it.
     ending: Callable[[Site, Sequence[Ended], int], Ending | None] | None = None
     # Releases what a leaving or dead worker held beside task rows; returns how much.
@@ -287,6 +291,24 @@ class Faces:
             if face.resolve is not None:
                 return face.resolve(database, tasks)
         return Resolved(tasks, {})
+
+    def holding(self, registry: Registry) -> list[Kind]:
+        """The kinds that own rows of other kinds, which a pause holds, too."""
+        names = {face.name for face in self.all if face.hold is not None}
+        return [kind for kind in registry.kinds.values() if kind.face in names]
+
+    def hold(
+        self, site: Site, tasks: Sequence[Claimed], paused: Collection[str]
+    ) -> Sequence[Claimed]:
+        """Put off rows that belong to one of the `paused` kinds; returns the others."""
+        for face in self.all:
+            if face.hold is not None:
+                tasks = face.hold(site, tasks, paused)
+        return tasks
+
+    def let_go(self, site: Site, kinds: Collection[str]) -> int:
+        """Make the rows due that were put off while `kinds` were paused; returns how many."""
+        return sum(face.let_go(site, kinds) for face in self.all if face.let_go)
 
     def hand_back(self, connection: Connection, worker: int) -> int:
         return sum(face.hand_back(connection, worker) for face in self.all if face.hand_back)

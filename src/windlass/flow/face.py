@@ -7,7 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from windlass import telemetry
+from windlass.clock import SECOND
 from windlass.core.face import Along, Chore, Ended, Face, Resolved, Site, Tidying
+from windlass.core.ring.store import put_back
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Stamp, stamped
@@ -21,6 +23,8 @@ from windlass.value.task import Claimed
 
 # If more rows are due, the other owners read them from the database.
 MOST_HANDED = 1_000
+# How long a node of a paused flow is put off; then a worker looks at it again.
+HOLD = 60 * SECOND
 
 
 def resolve(database: Database, tasks: Sequence[Claimed]) -> Resolved:
@@ -59,6 +63,39 @@ def resolve(database: Database, tasks: Sequence[Claimed]) -> Resolved:
 def _unfit(problem: Exception) -> BadFlow:
     why = f"{type(problem).__name__}: {problem}"
     return BadFlow(f"its arguments cannot be filled in: {why}")
+
+
+def hold(site: Site, tasks: Sequence[Claimed], paused: Collection[str]) -> Sequence[Claimed]:
+    """Put off the nodes of paused flows; returns the other rows.
+
+    A node is put off for a minute and then looked at again. The workers make it due when they see
+    that its flow was resumed.
+    """
+    runs = {task.flow_id for task in tasks if task.flow_id is not None}
+    database = site.database
+    held = database.read(lambda connection: flow.among(connection, runs, paused))
+    nodes = [task for task in tasks if task.flow_id in held]
+    if not nodes:
+        return tasks
+    claimed = [node for node in nodes if not node.is_read]
+    due_at = site.clock.now() + HOLD
+
+    def put_off(connection: Connection) -> None:
+        if claimed:
+            put_back(connection, claimed)
+        flow.put_off(connection, [node.id for node in nodes], due_at=due_at)
+
+    database.write_as(nodes[0].worker, put_off, lost=None)
+    return [task for task in tasks if task.flow_id not in held]
+
+
+def let_go(site: Site, kinds: Collection[str]) -> int:
+    """Make the nodes due that were put off while these flows were paused; returns how many."""
+    found = site.database.read(lambda connection: flow.put_off_nodes(connection, kinds))
+    now = site.clock.now()
+    if found:
+        site.database.write(lambda connection: flow.let_go(connection, found, now=now))
+    return len(found)
 
 
 def ending(site: Site, ended: Sequence[Ended], worker: int) -> NodesEnding | None:
@@ -152,6 +189,8 @@ def _prune(tidying: Tidying) -> int:
 FACE = Face(
     name="flow",
     resolve=resolve,
+    hold=hold,
+    let_go=let_go,
     ending=ending,
     maintenance=(Chore(_prune, is_often=True),),
     along=Along(

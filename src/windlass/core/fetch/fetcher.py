@@ -232,6 +232,8 @@ class Fetcher(Loop):
     def _start(self, tasks: Sequence[Claimed], marks: StartMarks = NO_MARKS) -> None:
         refused: Mapping[int, Exception] = {}
         if any(task.flow_id is not None for task in tasks):
+            paused = self._in_flight.paused_owners
+            tasks = self._site.faces.hold(self._site, tasks, paused) if paused else tasks
             tasks, refused = self._site.faces.resolve(self._site.database, tasks)
         self._in_flight.add(
             tasks,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ from windlass.value.calendar.window import Window, parse_window
 from windlass.value.duration import format_duration
 from windlass.value.load.adapt import Ceilings, begin
 from windlass.value.rate import parse_rate
-from windlass.value.task import EVERYTHING, GROUP
+from windlass.value.task import EVERYTHING, GROUP, Claimed
 
 LOOK_SECONDS = 0.75
 NONE = "none"
@@ -161,6 +161,8 @@ class Switchboard(Loop):
         self._needs_limits = bool(gate.pools)
         self._in_flight = gate.in_flight
         self._opened = opened
+        self._owners = [] if is_visit else site.faces.holding(site.registry)
+        self._paused: frozenset[str] | None = None
         self._problems: dict[str, str | None] = {}
 
     def tick(self) -> float:
@@ -185,6 +187,7 @@ class Switchboard(Loop):
         for name, load in self._in_flight.loads.items():
             called = [settings[each.name] for each in load.kind.downstreams]
             is_changed |= self._set(load, rows.switches.of(name, load.kind.group), called, now)
+        self._hold_owned(rows.switches, now)
         if is_changed:
             # There may be more moments than rows that are planned.
             self._opened()
@@ -243,9 +246,40 @@ class Switchboard(Loop):
             telemetry.emit("kind.held_back", kind=name, off=is_off)
         return is_changed
 
+    def _hold_owned(self, switches: SwitchRows, now: int) -> None:
+        """Hold the nodes of flows that are paused, themselves or by their group.
+
+        While everything is paused, the kinds of the nodes hold them.
+        """
+        paused = frozenset(
+            kind.name
+            for kind in self._owners
+            for each in switches.of(kind.name, kind.group).pauses(now)
+            if each.kind != EVERYTHING
+        )
+        before, self._paused = self._paused, paused
+        if before is None:
+            # Those that were ever paused may have been resumed while no worker was there.
+            before = frozenset(
+                kind.name
+                for kind in self._owners
+                if {kind.name, f"{GROUP}{kind.group}"} & switches.rows.keys()
+            )
+        self._in_flight.paused_owners = paused
+        if paused - before:
+            self._put_back(self._in_flight.take_back_nodes())
+        if before - paused:
+            # Another worker may put off a row just now; it does the same when it looks.
+            self._site.faces.let_go(self._site, before - paused)
+        if paused != before:
+            self._opened()
+
     def _give_back(self, kind: str) -> None:
+        self._put_back(self._in_flight.take_back(kind))
+
+    def _put_back(self, tasks: Sequence[Claimed]) -> None:
         # Rows that were only read need no write: the database has them as waiting.
-        queued = [task for task in self._in_flight.take_back(kind) if not task.is_read]
+        queued = [task for task in tasks if not task.is_read]
         if queued:
             self._site.database.write_as(
                 queued[0].worker,

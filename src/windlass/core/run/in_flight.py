@@ -89,6 +89,8 @@ class InFlight:
         self.waits_for_lanes = False
         # Whether a run may have rows of its lane behind it, and whether such rows were forgotten.
         self.has_chains = self.wakes_for_lanes = False
+        # The paused kinds that own rows of other kinds, such as flows: these do not start either.
+        self.paused_owners: frozenset[str] = frozenset()
         # They wake the runners of async or sync handlers, the finish, the fetcher and the pacer.
         self._on_queued = on_queued
         self._on_ended = on_ended
@@ -340,6 +342,13 @@ class InFlight:
                     run.keeper.taken_back(run)
             self.rows.forget(gone)
             return [run.task for run in gone if run.keeper is None]
+
+    def take_back_nodes(self) -> list[Claimed]:
+        """Forget the queued nodes of flows; in the database they stay ours."""
+        with self.lock:
+            gone = self.queues.drop(lambda run: run.task.flow_id is not None and not run.is_probe)
+            self.rows.forget(gone)
+            return [run.task for run in gone]
 
     def forget_reads(self, is_meant: Callable[[Claimed], bool]) -> None:
         """Forget the rows that were read, have not started, and are meant.

@@ -149,6 +149,7 @@ class FlowDeclarer:
         cron: str | None = None,
         tz: str = "UTC",
         within: Duration | None = None,
+        group: str | None = None,
     ) -> Callable[[Callable[Concatenate[Any, P], object]], Flow[P]]: ...
 
     def __call__(
@@ -162,20 +163,22 @@ class FlowDeclarer:
         cron: str | None = None,
         tz: str = "UTC",
         within: Duration | None = None,
+        group: str | None = None,
     ) -> Any:
         """Declare a function that draws the nodes of a flow on its first argument.
 
         A flow run is kept for a week after its end, or for `keep`. With `cron` a schedule also
         starts it. `within` is how long a flow run takes at most; one that takes longer is told.
+        A pause of the flow, or of its `group`, holds the nodes of its runs.
         """
-        options = Options(name=name, keep=keep, priority=priority, within=within)
+        options = Options(name=name, keep=keep, priority=priority, within=within, group=group)
 
         def declare(function: Callable[..., object]) -> Flow[...]:
             kind = make_flow(function, options)
             self._registry.add(kind)
             flow = Flow[...](self._flows, kind)
             if cron is not None:
-                self.schedule(flow, Options(schedule=Schedule(cron, tz)))
+                self.schedule(flow, Options(schedule=Schedule(cron, tz), group=group))
             return flow
 
         return declare if function is None else declare(function)

@@ -33,6 +33,7 @@ from windlass.value.task import NewNode
 PART = 1_000
 SLOTS_AT_ONCE = 8_000
 RUN_ENDED = "its run had ended"
+FLOW_PAUSED = "put off: its flow is paused"
 END_EMPTY = text("""
     update windlass_task set finished_at = :now, prune_at = :prune_at where id = :id""")
 
@@ -189,6 +190,44 @@ def named(connection: Connection, number: int, names: Collection[str]) -> dict[s
         rows = connection.execute(select(*ROW).where(*inside(number), task.c.node.in_(part)))
         found |= {row.node: row_of(row) for row in rows}
     return found
+
+
+def among(connection: Connection, numbers: Collection[int], kinds: Collection[str]) -> set[int]:
+    """Which of these flow runs are of one of these flows."""
+    found: set[int] = set()
+    for part in _parts(sorted(numbers)):
+        query = select(task.c.id).where(task.c.id.in_(part), task.c.kind.in_(sorted(kinds)))
+        found |= set(connection.scalars(query))
+    return found
+
+
+def put_off(connection: Connection, numbers: Collection[int], *, due_at: int) -> None:
+    """Let waiting nodes of a paused flow wait longer."""
+    for part in _parts(sorted(numbers)):
+        waits = task.c.id.in_(part), task.c.status == Status.WAITING
+        values = {"due_at": due_at, "remark": FLOW_PAUSED}
+        connection.execute(update(task).where(*waits).values(values))
+
+
+def put_off_nodes(connection: Connection, kinds: Collection[str]) -> list[int]:
+    """The nodes that were put off while one of these flows was paused."""
+    undue = task.c.status.in_(UNENDED), task.c.due_at.is_(None)
+    runs = connection.scalars(
+        select(task.c.id).where(*undue, task.c.kind.in_(sorted(kinds)), IS_RUN)
+    )
+    waits = task.c.status == Status.WAITING, task.c.remark == FLOW_PAUSED
+    found: list[int] = []
+    for part in _parts(runs.all()):
+        found += connection.scalars(select(task.c.id).where(task.c.flow_id.in_(part), *waits))
+    return found
+
+
+def let_go(connection: Connection, numbers: Collection[int], *, now: int) -> None:
+    """Make nodes due that were put off."""
+    waits = task.c.status == Status.WAITING, task.c.remark == FLOW_PAUSED
+    for part in _parts(sorted(numbers)):
+        few = task.c.id.in_(part)
+        connection.execute(update(task).where(few, *waits).values(due_at=now, remark=None))
 
 
 def group_of(connection: Connection, number: int) -> NodeRow | None:
