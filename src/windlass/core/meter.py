@@ -21,6 +21,7 @@ from windlass.value.outcome import Snoozed
 
 if TYPE_CHECKING:
     from windlass.core.run.ready import Run
+    from windlass.core.task.kind import Kind
     from windlass.database.dialect.base import Count
     from windlass.value.task import Claimed
 
@@ -83,6 +84,8 @@ class Meter:
         self.enqueued: Counter[str] = Counter()
         # Messages that brokers have confirmed, by queue.
         self.published: Counter[str] = Counter()
+        # Runs whose downstream was overloaded, by downstream.
+        self.overloaded: Counter[str] = Counter()
         self.kinds: dict[str, KindMeter] = {}
         self.claims = Distribution(CALL_BOUNDS)
         self.claimed_rows: Counter[str] = Counter()
@@ -149,7 +152,9 @@ class Meter:
         # The clock of the database at monotonic 0: a run only knows when it began by the latter.
         epoch = now / 1e6 - time.monotonic()
         groups = [_of_kind(runs, accepted, count) for count in counts]
+        overloaded = _overloaded(runs, accepted)
         with self.lock:
+            self.overloaded.update(overloaded)
             self.commits.observe(seconds)
             self.committed_rows += len(accepted)
             for count, group in zip(counts, groups, strict=True):
@@ -160,6 +165,12 @@ class Meter:
                     # The clocks of a worker and of the database differ by microseconds.
                     waits = [max(0.0, wait) for wait in waits]
                 meter.wait.observe_all(waits)
+
+    def overload(self, kind: Kind, count: int) -> None:
+        """Runs of a sweep were put off, because a downstream of theirs was overloaded."""
+        with self.lock:
+            for each in kind.downstreams:
+                self.overloaded[each.name] += count
 
     def swept(self, counts: Sequence[Count], durations: Mapping[str, list[float]]) -> None:
         """Runs of sweeps ended; `durations` has their milliseconds. Items have no due time."""
@@ -181,6 +192,17 @@ class Meter:
         meter.failed += count.failed
         meter.retried += count.retried
         return meter
+
+
+def _overloaded(runs: Sequence[Run], accepted: Collection[int]) -> list[str]:
+    """The downstreams of runs that were put off because of an overload; one for each run."""
+    return [
+        each.name
+        for run in runs
+        if isinstance(run.outcome, Snoozed) and run.outcome.overload is not None
+        if run.task.id in accepted
+        for each in run.kind.downstreams
+    ]
 
 
 def _of_kind(runs: Sequence[Run], accepted: Collection[int], count: Count) -> Sequence[Run]:

@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from sqlalchemy import event
 
 from tests.watch.metric.metered import Scrape
-from windlass import App, Keys, Retry, Snooze, __version__, metrics
+from windlass import App, Keys, Overloaded, Retry, Snooze, __version__, metrics
 from windlass.cli.supervise import Supervisor
 from windlass.ledger import Ledger, OutOfStock
 from windlass.ledger.engine import tally
@@ -417,6 +417,32 @@ def test_states_of_promises(app, clock):
     assert found("promise_state", kind="stock") == 1
     assert found("promise_state", kind="mail") == 2
     assert found("promise_state", kind="idle") == 0
+
+
+@pytest.mark.everywhere
+def test_limits_of_downstreams_and_how_often_they_were_overloaded(app):
+    measure(app.registry)
+    inventory = app.downstream("inventory", rate="700/s", concurrency=50)
+    app.downstream("mail", window="08:00-18:00")
+
+    @app.task(downstream=inventory)
+    def book(code: str) -> None:
+        raise Overloaded("busy", retry_after="1h")
+
+    book.enqueue_many([{"code": code} for code in ("bolt", "nut", "gear")])
+    app.drain()
+    app.set("inventory", rate="300/s", concurrency=20)
+    app.pause("inventory")
+
+    found, counted = look(app), scrape(app)
+
+    assert found("downstream_rate", downstream="inventory") == 300
+    assert found("downstream_concurrency", downstream="inventory") == 20
+    assert found("downstream_in_use", downstream="inventory") == 0
+    assert found("downstream_held_back", downstream="inventory") == 1
+    assert found("downstream_rate", downstream="mail") is None
+    assert counted("downstream_overloaded_total", downstream="inventory") == 3
+    assert counted("downstream_overloaded_total", downstream="mail") == 0
 
 
 @pytest.mark.everywhere

@@ -10,6 +10,7 @@ from windlass.clock import SECOND, ManualClock
 from windlass.core.task.declare import How
 from windlass.errors import Unknown
 from windlass.value.task import Call
+from windlass.watch.promise.engine import PromiseReader
 from windlass.watch.promise.operate import promise as operate
 
 MINUTE = 60 * SECOND
@@ -114,3 +115,76 @@ def test_a_speed_that_follows_the_demand_raises_no_false_alarm(shop):
     (found,) = (each for each in app.promises() if each.kind == "send_mail")
 
     assert (found.state, found.cure) == ("kept", None)
+
+
+@pytest.fixture
+def called(database_url):
+    """Kinds that promise something and share a downstream."""
+    clock = ManualClock()
+    with closing(App(database_url, clock=clock)) as app:
+        inventory = app.downstream("inventory", rate="10/s", concurrency=2)
+
+        @app.task(within="10m", downstream=inventory)
+        def book(code: str) -> None: ...
+
+        @app.rolling(every="1d", downstream=inventory)
+        def stock_level(code: str) -> None: ...
+
+        serve(app, clock)
+        yield app, clock
+
+
+def test_a_backlog_is_worked_off_at_what_its_downstream_leaves_to_it(called):
+    app, clock = called
+    worked(app, clock, "stock_level", a_minute=240, milliseconds=10)
+    calls = [Call((f"{number}",), {}, None) for number in range(1_800)]
+    app.submit(app.registry.get("book"), calls, How())
+    clock.advance(SECOND)
+
+    found = operate.show(app.fleet, clock, app.registry, "book")
+
+    # The others take 4 of its 10 starts a second: 1,800 need 5 minutes.
+    assert found.state == "kept"
+    assert found.rate == pytest.approx(6.0, rel=0.1)
+    assert reader_pace(app, clock, "book").setting.most_rate == pytest.approx(6.0, rel=0.1)
+
+
+def test_a_downstream_that_is_too_slow_breaks_a_promise_and_is_named_as_the_cure(called):
+    app, clock = called
+    app.set("inventory", rate="1/s")
+    calls = [Call((f"{number}",), {}, None) for number in range(1_800)]
+    app.submit(app.registry.get("book"), calls, How())
+    clock.advance(SECOND)
+
+    found = operate.show(app.fleet, clock, app.registry, "book")
+
+    assert found.state == "at risk"
+    assert "a higher rate of its downstream" in found.cure
+
+
+def test_the_concurrency_of_a_downstream_bounds_what_workers_reach(called):
+    app, clock = called
+    worked(app, clock, "book", a_minute=6, milliseconds=1_000)
+
+    # Two at once, each for a second.
+    assert reader_pace(app, clock, "book").without_rate == pytest.approx(2.0)
+
+
+def test_a_paused_downstream_holds_a_promise_and_the_cure_is_to_resume_it(called):
+    app, clock = called
+    app.pause("inventory")
+    app.submit(app.registry.get("book"), [Call(("bolt",), {}, None)], How())
+    clock.advance(SECOND)
+
+    found = operate.show(app.fleet, clock, app.registry, "book")
+
+    assert found.cure == "resume it: windlass resume inventory"
+    assert found.held_back.startswith("downstream inventory: paused")
+
+
+def reader_pace(app, clock, kind):
+    def read(connection):
+        reader = PromiseReader(connection, app.database.dialect, app.registry.kinds, clock.now())
+        return reader.pace(app.registry.get(kind))
+
+    return app.database.read(read)

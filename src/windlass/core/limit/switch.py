@@ -52,10 +52,19 @@ class Setting:
     problem: str | None = None
     # The stretch of time for which its share counts, if its weeks are not alike.
     ahead: tuple[int, int] | None = None
+    # What its downstreams, and its own limit of the fleet, leave to it; for forecasts.
+    most_rate: float | None = None
+    most_at_once: int | None = None
 
     @property
     def off(self) -> bool:
         return bool(self.pauses)
+
+    @property
+    def rate_bound(self) -> float | None:
+        """The rate that it cannot pass: its own, or what its downstreams leave to it."""
+        bound: float | None = least(self.rate, self.most_rate)
+        return bound
 
     def is_open(self, now: int) -> bool:
         return not self.off and (self.window is None or self.window.is_open(now))
@@ -122,12 +131,12 @@ class LimitRows(NamedTuple):
             now = LimitNow(first.rate, first.concurrency)
         return replace(
             setting,
-            rate=_least(setting.rate, now.rate),
-            concurrency=_least(setting.concurrency, now.concurrency),
+            rate=least(setting.rate, now.rate),
+            concurrency=least(setting.concurrency, now.concurrency),
         )
 
 
-def _least(*limits: Any) -> Any:
+def least(*limits: Any) -> Any:
     """The lowest of limits, where None is no limit."""
     return min((limit for limit in limits if limit is not None), default=None)
 
@@ -225,7 +234,7 @@ class Switchboard(Loop):
         self._report(name, setting.problem)
         limits = [setting.concurrency, load.kind.total_concurrency]
         limits += [each.concurrency for each in called]
-        load.limits(_least(*limits), self._in_flight.concurrency)
+        load.limits(least(*limits), self._in_flight.concurrency)
         is_changed = self._gate.set_rate(name, setting.rate)
         load.is_rated = any(each.rate is not None for each in (setting, *called))
         load.late_after = self._gate.late_after(load)

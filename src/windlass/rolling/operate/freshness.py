@@ -15,8 +15,8 @@ from datetime import timedelta
 from windlass.clock import SECOND, Clock, to_datetime
 from windlass.core.finish import store as finish_store
 from windlass.core.finish.store import MINUTE
-from windlass.core.limit import store as limit_store
-from windlass.core.limit.switch import Setting, setting_of
+from windlass.core.limit.bound import bounded, is_broken, limits_now
+from windlass.core.limit.switch import Setting, least
 from windlass.core.ring import store as ring_store
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
@@ -166,7 +166,7 @@ def facts_of(
         for view in ring_store.workers(connection)
         if kind.name in view.kinds and view.lease_until >= now
     ]
-    found = limit_store.switch_of(connection, kind.name, kind.group)
+    rows = limits_now(connection)
     began_at = min((view.joined_at for view in serving), default=0)
     per_second, busy = _speed(connection, kind.name, began_at, now)
     return FreshnessFacts(
@@ -175,8 +175,8 @@ def facts_of(
         due=due,
         per_second=per_second,
         busy=busy,
-        setting=setting_of(kind, found, now=now),
-        is_broken=kind.breaker is not None and found.breaker.is_open,
+        setting=bounded(kind, rows, now=now),
+        is_broken=is_broken(kind, rows.switches),
         workers=len(serving),
     )
 
@@ -231,13 +231,14 @@ def _capacity(facts: FreshnessFacts) -> float | None:
     setting = facts.setting
     if setting.off or facts.is_broken or not facts.workers:
         return 0.0
-    known = [] if setting.rate is None else [setting.rate]
+    known = [] if setting.rate_bound is None else [setting.rate_bound]
     if facts.due and facts.per_second:
         known.append(facts.per_second)
     elif facts.per_second:
         at_once = min(setting.concurrency or DEFAULT_CONCURRENCY, DEFAULT_CONCURRENCY)
         milliseconds = max(1.0, facts.busy / facts.per_second)
-        known.append(facts.workers * at_once * 1_000 / milliseconds)
+        slots = least(facts.workers * at_once, setting.most_at_once)
+        known.append(slots * 1_000 / milliseconds)
     return min(known) * setting.share if known else None
 
 

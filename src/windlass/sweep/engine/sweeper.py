@@ -273,6 +273,8 @@ class Sweeper(FaceLoop):
         durations: dict[str, list[float]] = {}
         for runner, tally in tallies:
             durations.setdefault(runner.name, []).extend(tally.durations)
+            if tally.overloaded:
+                meter.overload(runner.load.kind, tally.overloaded)
         meter.swept(_counts(tallies, self._me, now), durations)
 
     def _obey(self, moves: list[Move], tallies: list[tuple[SweepRunner, Tally]]) -> None:

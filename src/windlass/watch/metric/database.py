@@ -28,11 +28,13 @@ from windlass.core.task.store import task
 from windlass.database.connection import Connection
 from windlass.database.database import first_line
 from windlass.errors import DatabaseUnavailable, WindlassError
+from windlass.operate.downstream import operate as downstream
 from windlass.queue.operate import operate as queue
 from windlass.rolling.operate import freshness
 from windlass.sweep.model import is_sweep
 from windlass.sweep.operate.sweep import Sweep, Sweeps
 from windlass.value.metric import MetricValue
+from windlass.value.rate import parse_rate
 from windlass.watch.metric.process import names_of
 from windlass.watch.metric.table import MOST_KINDS, OTHER
 from windlass.watch.promise.operate import promise
@@ -97,6 +99,7 @@ class DatabaseMetrics:
         yield from self._rolling()
         yield from self._sweeps()
         yield from self._queues()
+        yield from self._downstreams()
         yield from self._promises()
 
     def _shards(self) -> dict[Shard, list[MetricValue]]:
@@ -215,6 +218,21 @@ class DatabaseMetrics:
             yield MetricValue("windlass_message_failed", (name,), failed)
         for name, is_up in up.items():
             yield MetricValue("windlass_broker_up", (name,), is_up)
+
+    def _downstreams(self) -> Iterator[MetricValue]:
+        app = self._app
+        if not app.registry.downstreams:
+            return
+        for found in downstream.listing(app.fleet, app.registry, app.clock)[:MOST_KINDS]:
+            values = {
+                "rate": None if found.holds.rate is None else parse_rate(found.holds.rate),
+                "concurrency": found.holds.concurrency,
+                "in_use": found.permits_held,
+                "held_back": int(found.held_back is not None),
+            }
+            for what, value in values.items():
+                if value is not None:
+                    yield MetricValue(f"windlass_downstream_{what}", (found.name,), value)
 
     def _promises(self) -> Iterator[MetricValue]:
         app, names = self._app, names_of(self._app.registry)

@@ -48,12 +48,15 @@ def samples(registry: Registry) -> list[MetricValue]:
         before = Counter(meter.started_before)
         queues = [each.name for each in queues_made()]
         published = _labelled(KindNames([*meter.published, *queues]), meter.published, known=queues)
+        downstreams = list(registry.downstreams)
+        overloaded = _labelled(KindNames(downstreams), meter.overloaded, known=downstreams)
     movements = {each.value: tally.movements[each.value] for each in Movement}
     made = [
         MetricValue("windlass_info", (_version(),), 1.0),
         *_each("windlass_task_enqueued_total", enqueued),
         *_each("windlass_event_total", {name: metering.events[name] for name in EVENTS}),
         *_each("windlass_message_sent_total", published),
+        *_each("windlass_downstream_overloaded_total", overloaded),
         *_each("windlass_ledger_movement_total", movements),
     ]
     made += _consumers(registry, meter, names)

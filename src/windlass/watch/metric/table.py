@@ -1,8 +1,8 @@
 """The table of all metrics: their names, types, labels and meaning.
 
-A label is the name of a kind or of a queue, the number of a shard, or a word of a closed list.
-There is no other, so the number of series has a bound: at most MOST_KINDS kinds have a name, and
-all others together are the kind `other`; queues alike.
+A label is the name of a kind, a queue or a downstream, the number of a shard, or a word of a closed
+list. There is no other, so the number of series has a bound: at most MOST_KINDS kinds have a name,
+and all others together are the kind `other`; queues and downstreams alike.
 """
 
 from __future__ import annotations
@@ -76,6 +76,11 @@ PROCESS = (
     ),
     _gauge("worker_buckets", "Buckets that the worker owns, of 256 in each shard", "shard"),
     _gauge("worker_guarded", "1 if a guard process can renew the lease", "shard", together="min"),
+    _counter(
+        "downstream_overloaded",
+        "Runs that were put off because the downstream could bear no more",
+        "downstream",
+    ),
     _counter("event", "Events of this process", "event"),
     _counter("message_sent", "Messages that brokers have confirmed", "queue"),
     _counter("ledger_movement", "Movements that this process made in ledgers", "movement"),
@@ -125,6 +130,18 @@ DATABASE = (
     _gauge("message_retrying", "Received messages that are tried again", "queue"),
     _gauge("message_failed", "Messages that failed, received or to be sent", "queue"),
     _gauge("broker_up", "1 if the broker answered last; nothing before the first time", "queue"),
+    _gauge("downstream_rate", "Starts a second that it allows now; nothing if any", "downstream"),
+    _gauge(
+        "downstream_concurrency",
+        "Runs at once that it allows now; nothing if any number",
+        "downstream",
+    ),
+    _gauge("downstream_in_use", "Permits of its concurrency that workers hold", "downstream"),
+    _gauge(
+        "downstream_held_back",
+        "1 if a pause, its window or its breaker lets nothing start",
+        "downstream",
+    ),
     _gauge("promise_state", "0 kept, 1 at risk, 2 broken; nothing while unknown", "kind"),
 )
 

@@ -12,12 +12,13 @@ from statistics import median_low
 
 from windlass.clock import SECOND
 from windlass.core.finish.store import MINUTE, Work
-from windlass.core.limit import store as limit_store
+from windlass.core.limit.bound import bounded, downstream_setting, is_broken, limits_now
 from windlass.core.limit.store import Switch, SwitchRows
-from windlass.core.limit.switch import Setting, held_back, setting_of
+from windlass.core.limit.switch import LimitRows, Setting, held_back, setting_of
 from windlass.core.ring import store as ring_store
 from windlass.core.ring.store import WorkerView
 from windlass.core.shard.store import shard as shard_store
+from windlass.core.task.downstream import Downstream
 from windlass.core.task.kind import CRON_KEY, Kind
 from windlass.core.task.store import task
 from windlass.database.connection import Connection
@@ -90,8 +91,13 @@ def judged(kind: Kind, found: Sequence[Facts], *, now: int) -> Promise:
     if rollings:
         assert kind.period is not None
         facts = freshness.together([each.found for each in rollings])
-        rate = _sum([each.pace.setting.rate for each in rollings])
-        facts = replace(facts, setting=replace(facts.setting, rate=rate))
+        settings = [each.pace.setting for each in rollings]
+        setting = replace(
+            facts.setting,
+            rate=_sum([each.rate for each in settings]),
+            most_rate=_sum([each.most_rate for each in settings]),
+        )
+        facts = replace(facts, setting=setting)
         fresh = freshness.judged(facts, kind.period, now=now)
         pace = replace(
             rolling_pace(facts), expected=_sum([each.pace.expected for each in rollings])
@@ -170,21 +176,20 @@ class PromiseReader:
         if speed is not None:
             busy = busy / measured * speed if measured else 0.0
             measured, is_pressed = speed, True
-        found = self._switch(kind)
         return KindPace(
             measured=measured,
             busy=busy,
             is_pressed=is_pressed,
             workers=sum(kind.name in each.kinds for each in self._alive),
-            setting=self._shared(setting_of(kind, found, now=self.now)),
-            is_broken=kind.breaker is not None and found.breaker.is_open,
+            setting=self._setting(kind),
+            is_broken=is_broken(kind, self._switches),
         )
 
     def _rolling(self, kind: Kind) -> RollingFacts:
         found = freshness.facts_of(
             self.connection, self.dialect, kind, now=self.now, most=self.items_read
         )
-        found = replace(found, setting=self._shared(found.setting))
+        found = replace(found, setting=self._setting(kind))
         return RollingFacts(found, rolling_pace(found))
 
     def _round(self, kind: Kind) -> RoundFacts | None:
@@ -277,10 +282,29 @@ class PromiseReader:
     def _switch(self, kind: Kind) -> Switch:
         return self._switches.of(kind.name, kind.group)
 
-    def _shared(self, setting: Setting) -> Setting:
-        """The setting of one shard: each has an equal part of the rate."""
-        rate = setting.rate
-        return setting if rate is None else replace(setting, rate=rate / self._shards)
+    def _setting(self, kind: Kind) -> Setting:
+        """What bounds a kind in this shard: each shard has an equal part of the rates."""
+        left = {each.name: self._left(kind, each) for each in kind.downstreams}
+        setting = bounded(kind, self._limits, now=self.now, left=left)
+        return replace(
+            setting, rate=self._part(setting.rate), most_rate=self._part(setting.most_rate)
+        )
+
+    def _part(self, rate: float | None) -> float | None:
+        return None if rate is None else rate / self._shards
+
+    def _left(self, kind: Kind, downstream: Downstream) -> float | None:
+        """The rate of a downstream without what other kinds take; an equal part at least."""
+        rate = downstream_setting(downstream, self._limits, now=self.now).rate
+        if rate is None:
+            return None
+        since, taken, kinds = self.now - RECENT_MINUTES * MINUTE, 0.0, 1
+        for name, other in self.kinds.items():
+            if name != kind.name and downstream in other.downstreams:
+                kinds += 1
+                taken += _speed(self._work.get(name, {}), since=since, now=self.now)[0]
+        # Other shards are assumed to be like this one.
+        return max(rate - taken * self._shards, rate / kinds)
 
     @cached_property
     def _shards(self) -> int:
@@ -298,8 +322,12 @@ class PromiseReader:
         return [each for each in found if each.lease_until >= self.now]
 
     @cached_property
+    def _limits(self) -> LimitRows:
+        return limits_now(self.connection)
+
+    @property
     def _switches(self) -> SwitchRows:
-        return limit_store.switches(self.connection)
+        return self._limits.switches
 
     @cached_property
     def _tiers(self) -> list[Tier]:

@@ -67,9 +67,15 @@ class KindPace:
         return min(self.setting.concurrency or AT_ONCE, AT_ONCE)
 
     @property
+    def slots(self) -> int:
+        """How many runs all workers have at once."""
+        slots, most = self.helping * self.at_once, self.setting.most_at_once
+        return slots if most is None else min(slots, most)
+
+    @property
     def is_held_by_rate(self) -> bool:
         """Whether the rate, and not the workers, decides how fast it is."""
-        rate = self.setting.rate
+        rate = self.setting.rate_bound
         return rate is not None and self.is_pressed and self.measured >= NEAR_ITS_RATE * rate
 
     @property
@@ -84,14 +90,14 @@ class KindPace:
         if self.is_pressed and not self.is_held_by_rate:
             return self.measured
         milliseconds = max(1.0, self.busy / self.measured)
-        return self.helping * self.at_once * 1_000 / milliseconds
+        return self.slots * 1_000 / milliseconds
 
     @property
     def speed(self) -> float | None:
         """How many runs a second are possible while its window is open; None if unknown."""
         if self.hold is not None:
             return 0.0
-        known = [each for each in (self.setting.rate, self.without_rate) if each is not None]
+        known = [each for each in (self.setting.rate_bound, self.without_rate) if each is not None]
         return min(known) if known else None
 
     @property
@@ -122,11 +128,11 @@ class KindPace:
             workers=self.workers if workers is None else workers,
             most_workers=self.most_workers if ranges is None else ranges,
         )
-        possible, slots = self.without_rate, self.helping * self.at_once
+        possible, slots = self.without_rate, self.slots
         if possible is None or not slots:
             # Nobody runs it now, so there is no speed to multiply.
             return after
-        return replace(after, expected=possible * after.helping * after.at_once / slots)
+        return replace(after, expected=possible * after.slots / slots)
 
 
 def together(paces: Sequence[KindPace]) -> KindPace:

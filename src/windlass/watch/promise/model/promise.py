@@ -107,9 +107,13 @@ def _more_time(kind: str, pace: KindPace, needed: float) -> list[str]:
 
 def _more_rate(kind: str, pace: KindPace, needed: float) -> list[str]:
     rate, while_open = pace.setting.rate, needed / max(pace.share, 1e-9)
-    if rate is None or rate >= while_open:
-        return []
-    return [f"a higher rate: windlass set {kind} --rate {_rate_option(while_open)}"]
+    cures = []
+    if rate is not None and rate < while_open:
+        cures.append(f"a higher rate: windlass set {kind} --rate {_rate_option(while_open)}")
+    left = pace.setting.most_rate
+    if left is not None and left < while_open:
+        cures.append(f"a higher rate of its downstream, which leaves {rate_text(left)} to it")
+    return cures
 
 
 def _more_workers(pace: KindPace, needed: float) -> list[str]:
