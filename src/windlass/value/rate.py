@@ -38,7 +38,7 @@ def parse_rate(given: str, *, what: str = "rate") -> float:
         raise BadRate(f'{what}: cannot read {given!r}; write it as "700/s", "40/m" or "1000/h"')
     per_second = float(match[1]) / PER[match[2]]
     if per_second < SLOWEST:
-        raise BadRate(f"{what}: {given!r} is too slow; give at least one in ten years")
+        raise BadRate(f"{what}: {given!r} is too slow; give at least one in ten years, or pause it")
     return per_second
 
 

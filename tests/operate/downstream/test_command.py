@@ -52,6 +52,14 @@ def test_what_is_set_holds_and_what_is_declared_stays(windlass, store):
     assert found["declared"] == {"rate": "700/s", "concurrency": 50, "window": None}
 
 
+def test_a_rate_of_zero_is_refused_with_the_cure(windlass, store):
+    answer = windlass("set", "inventory", "--rate", "0/s")
+
+    assert answer.code == 2
+    assert "downstream 'inventory': rate: '0/s' is too slow" in answer.err
+    assert "or pause it" in answer.err
+
+
 def test_a_pause_is_shown_with_its_reason_and_for_each_kind(windlass, store):
     windlass("pause", "inventory", "--reason", "stocktaking", "--who", "ann")
 

@@ -74,7 +74,10 @@ class Switching:
 
         None restores what the kind declares; "none" removes the rate or the window.
         """
-        changes = operate.changes(kind, rate=rate, window=window, concurrency=concurrency)
+        noun = "downstream" if kind in self.registry.downstreams else "kind"
+        changes = operate.changes(
+            kind, noun=noun, rate=rate, window=window, concurrency=concurrency
+        )
         target = operate.target_of(self.registry, kind, None)
         self._switch(target, "set", partial(operate.set_, changes=changes))
 

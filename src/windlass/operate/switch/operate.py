@@ -218,13 +218,14 @@ def close_breaker(shard: Shard, kind: str, *, who: str | None) -> None:
 def changes(
     kind: str,
     *,
+    noun: str = "kind",
     rate: str | UnsetType | None = UNSET,
     window: str | Window | UnsetType | None = UNSET,
     concurrency: int | UnsetType | None = UNSET,
 ) -> dict[str, Any]:
-    """What to set for a kind, checked."""
+    """What to set for a kind or a downstream, checked; an error calls it by its `noun`."""
     changes: dict[str, Any] = {}
-    what = f"kind {kind!r}"
+    what = f"{noun} {kind!r}"
     if not isinstance(rate, UnsetType):
         if rate not in (None, NONE):
             parse_rate(rate, what=f"{what}: rate")
