@@ -115,8 +115,8 @@ class RabbitMQ(Daemon):
             "RABBITMQ_LOG_BASE": str(self.directory / "log"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "plugins"),
             "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq.conf"),
-            # One thread, which sleeps while there is nothing to do: tests share few cores.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "" if not self.fast else "+S 1:1 +sbwt none",
+            # Its threads sleep while there is nothing to do, as they should beside other programs.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{'+S 1:1 ' if self.fast else ''}+sbwt none",
             "RABBITMQ_CONF_ENV_FILE": str(self.directory / "none"),
             "RABBITMQ_PID_FILE": str(self.directory / "pid"),
             # Then the broker is this very process, and not a child of a script.
