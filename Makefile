@@ -99,7 +99,7 @@ servers: ## install the servers that the tests use, where missing; MySQL is unpa
 	@PYTHON=$(PYTHON) scripts/servers
 
 newer-servers: ## also unpack the newest release of each server into a cache
-	@PYTHON=$(PYTHON) scripts/servers postgresql mariadb pgbouncer etcd
+	@PYTHON=$(PYTHON) scripts/servers postgresql mariadb pgbouncer etcd valkey rabbitmq
 
 screenshots: $(INSTALLED) $(BUILT) ## make pictures of every page of the console
 	@$(PY) -m scripts.screenshot

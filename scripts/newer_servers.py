@@ -33,6 +33,7 @@ KEYRINGS = (
 WRAPPER = """#!/bin/sh
 exec '{loader}' --argv0 "$0" --library-path '{libraries}' '{program}' "$@"
 """
+ERLANG = ("beam.smp", "epmd", "erl_child_setup", "erlexec", "inet_gethost")
 # Nothing that runs reads these.
 UNUSED = ("usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/icons", "var")
 
@@ -44,6 +45,11 @@ class Newer:
     packages: tuple[str, ...]
     folder: str
     programs: tuple[str, ...]
+    # What the programs start: patterns below the root.
+    helpers: tuple[str, ...] = ()
+    # A script that names this folder of the system, which is another one here.
+    script: str = ""
+    names: str = ""
 
 
 SERVERS = {
@@ -54,6 +60,14 @@ SERVERS = {
     "etcd": Newer(("etcd-server",), "usr/bin", ("etcd",)),
     "valkey": Newer(("valkey-server",), "usr/bin", ("valkey-server",)),
     "nats": Newer(("nats-server",), "usr/sbin", ("nats-server",)),
+    "rabbitmq": Newer(
+        ("rabbitmq-server",),
+        "usr/lib/rabbitmq/bin",
+        (),
+        helpers=tuple(f"usr/lib/erlang/erts-*/bin/{name}" for name in ERLANG),
+        script="usr/lib/erlang/bin/erl",
+        names="/usr/lib/erlang",
+    ),
 }
 
 
@@ -118,8 +132,15 @@ def _unpack_one(name: str, work: Path, apt: list[str]) -> None:
         _run(["dpkg-deb", "--extract", str(package), str(folder / "root")])
     for unused in UNUSED:
         shutil.rmtree(folder / "root" / unused, ignore_errors=True)
+    unpacked, final = folder / "root", root_of(name)
     for program in server.programs:
-        _wrap(folder / "root", cache() / name / "root", f"{server.folder}/{program}")
+        _wrap(unpacked, final, f"{server.folder}/{program}")
+    for pattern in server.helpers:
+        for found in list(unpacked.glob(pattern)):
+            _wrap(unpacked, final, str(found.relative_to(unpacked)))
+    if server.script:
+        script = unpacked / server.script
+        script.write_text(script.read_text().replace(server.names, f"{final}{server.names}"))
     version = _version(archives, server.packages[0])
     (folder / "version").write_text(version + "\n")
     shutil.rmtree(cache() / name, ignore_errors=True)

@@ -76,7 +76,14 @@ class Process:
         self._process.wait()
 
     def pause(self) -> None:
+        """Stop it, and wait until each of its threads stands still: one may be writing a file."""
         self.signal(signal.SIGSTOP)
+        eventually(self._stands_still, what="a process that stands still")
+
+    def _stands_still(self) -> bool:
+        threads = Path(f"/proc/{self.pid}/task").glob("*/stat")
+        # After the name, which may have anything in it, comes the state.
+        return all(each.read_text().rpartition(")")[2].split()[0] == "T" for each in threads)
 
     def resume(self) -> None:
         self.signal(signal.SIGCONT)

@@ -38,6 +38,7 @@ def test_failed_messages_are_one_alert_until_they_were_seen_to(lookout, queue):
     def on_product(event: dict) -> None:
         raise ValueError("no such product")
 
+    lookout.look()
     send(queue, {}, {})
     lookout.app.drain()
     lookout.look()

@@ -1,11 +1,20 @@
 """A private RabbitMQ server, with a port mapper of its own."""
 
+import os
 import signal
+import socket
 from typing import Any
 from urllib.parse import quote, urlencode
 
+from scripts import newer_servers
 from tests.server.certificate import Certificates
-from tests.server.process import Daemon, find_program, free_port, require_account
+from tests.server.process import (
+    Daemon,
+    find_program,
+    free_port,
+    is_newest_wanted,
+    require_account,
+)
 
 USER, PASSWORD = "windlass", "open sesame"
 
@@ -58,8 +67,14 @@ class RabbitMQ(Daemon):
 
     def find(self) -> None:
         # Not the one on the PATH, which changes the user.
-        self.program = find_program("rabbitmq-server", beside=("/usr/lib/rabbitmq/bin",))
-        find_program("epmd")
+        self.program = find_program(
+            "rabbitmq-server", beside=("/usr/lib/rabbitmq/bin",), of="rabbitmq"
+        )
+        self.erlang = ""
+        if is_newest_wanted():
+            self.erlang = str(newer_servers.root_of("rabbitmq") / "usr/lib/erlang/bin")
+        else:
+            find_program("epmd")
         find_program("setpriv")
         require_account(self.account)
 
@@ -81,12 +96,16 @@ class RabbitMQ(Daemon):
 
         with kombu.Connection(self.url, connect_timeout=2) as connection:
             connection.connect()
+        if self.certificates is not None:
+            # It listens here a moment later.
+            socket.create_connection(("127.0.0.1", self.tls_port), timeout=2).close()
 
     def _as_account(self) -> dict[str, Any]:
         options: dict[str, Any] = super()._as_account()
         options["env"] = {
             **options["env"],
             "HOME": str(self.directory),
+            "PATH": os.pathsep.join(filter(None, (self.erlang, os.environ.get("PATH")))),
             "ERL_EPMD_PORT": str(self.mapper_port),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": f"windlass{self.port}@localhost",
@@ -96,8 +115,8 @@ class RabbitMQ(Daemon):
             "RABBITMQ_LOG_BASE": str(self.directory / "log"),
             "RABBITMQ_ENABLED_PLUGINS_FILE": str(self.directory / "plugins"),
             "RABBITMQ_CONFIG_FILE": str(self.directory / "rabbitmq.conf"),
-            # One thread, which sleeps while there is nothing to do: tests share few cores.
-            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "" if not self.fast else "+S 1:1 +sbwt none",
+            # Its threads sleep while there is nothing to do, as they should beside other programs.
+            "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": f"{'+S 1:1 ' if self.fast else ''}+sbwt none",
             "RABBITMQ_CONF_ENV_FILE": str(self.directory / "none"),
             "RABBITMQ_PID_FILE": str(self.directory / "pid"),
             # Then the broker is this very process, and not a child of a script.

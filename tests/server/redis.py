@@ -4,7 +4,13 @@ import signal
 from urllib.parse import quote, urlencode
 
 from tests.server.certificate import Certificates
-from tests.server.process import Daemon, find_program, free_port, require_account
+from tests.server.process import (
+    Daemon,
+    find_program,
+    free_port,
+    is_newest_wanted,
+    require_account,
+)
 
 PASSWORD = "open sesame"
 
@@ -34,7 +40,9 @@ class Redis(Daemon):
         return f"{place}?{urlencode(files)}".rstrip("?")
 
     def find(self) -> None:
-        self.program = find_program("redis-server")
+        # Of Redis itself Debian has no newer release than the system; Valkey goes on from it.
+        name, of = ("valkey-server", "valkey") if is_newest_wanted() else ("redis-server", "")
+        self.program = find_program(name, of=of)
         require_account(self.account)
 
     def create(self) -> None:

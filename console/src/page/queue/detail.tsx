@@ -17,6 +17,8 @@ import { QueueState } from ".";
 type Detail = Answer<"queues/{name}">;
 type Failed = Row<"queues/{name}/failed">;
 
+const MOST_SHOWN = 200;
+
 export function QueueDetailPage({ name }: { name: string }) {
   const { t } = useText();
   const resource = useLive("queues/{name}", {
@@ -83,7 +85,7 @@ function About({ row }: { row: Detail }) {
 }
 
 function FailedMessages({ name }: { name: string }) {
-  const { t, f } = useText();
+  const { t } = useText();
   const { canAct } = useSession();
   const [chosen, setChosen] = useState<number | null>(null);
   const resource = useLive("queues/{name}/failed", {
@@ -94,23 +96,24 @@ function FailedMessages({ name }: { name: string }) {
   const columns: readonly Column<Failed>[] = [
     {
       label: t.queue.message,
+      isWide: true,
       render: (row) => (
-        <button
-          type="button"
-          className="as-link name clip"
-          aria-expanded={chosen === row.id}
-          onClick={() => setChosen(chosen === row.id ? null : row.id)}
-        >
-          {row.message_id}
-        </button>
+        <span className="stack">
+          <button
+            type="button"
+            className="as-link name clip"
+            title={row.message_id}
+            aria-expanded={chosen === row.id}
+            onClick={() => setChosen(chosen === row.id ? null : row.id)}
+          >
+            {row.is_binary ? row.message_id : row.body.slice(0, MOST_SHOWN)}
+          </button>
+          <small className="text-bad clip" title={row.error ?? undefined}>
+            {row.error}
+          </small>
+        </span>
       ),
     },
-    {
-      label: t.field.error,
-      isWide: true,
-      render: (row) => <span className="text-bad clip">{row.error}</span>,
-    },
-    { label: t.field.attempt, isNumber: true, render: (row) => f.number(row.tries) },
     { label: t.field.failed, isNumber: true, render: (row) => <Ago at={row.failed_at} /> },
     ...(canAct
       ? [{ label: "", render: (row: Failed) => <Actions name={name} ids={[row.id]} /> }]
@@ -145,11 +148,17 @@ function FailedMessages({ name }: { name: string }) {
 }
 
 function Body({ row }: { row: Failed }) {
-  const { t } = useText();
+  const { t, f } = useText();
+  const type = row.is_binary ? t.queue.base64(row.content_type) : row.content_type;
   return (
     <Card title={t.queue.body(row.message_id)}>
       <p className="plain-text text-bad">{row.error}</p>
-      <p>{row.is_binary ? t.queue.base64(row.content_type) : row.content_type}</p>
+      <Facts
+        facts={[
+          [t.field.attempt, f.number(row.tries)],
+          [t.queue.type, type],
+        ]}
+      />
       <Plain
         label={t.queue.body(row.message_id)}
         text={row.is_binary ? row.body : prettyJson(row.body)}

@@ -47,6 +47,18 @@ function Queues({ rows }: { rows: readonly Queue[] }) {
       ),
     },
     {
+      label: t.overview.kinds,
+      render: (row) => (
+        <span className="stack">
+          {[...row.kinds, ...row.carries].map((kind) => (
+            <span key={kind} className="name">
+              {kind}
+            </span>
+          ))}
+        </span>
+      ),
+    },
+    {
       label: t.field.state,
       isWide: true,
       render: (row) => (

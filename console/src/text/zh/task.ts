@@ -73,6 +73,7 @@ export const queue: Dictionary["queue"] = {
   retried: (count) => `将重试 ${count} 条消息。`,
   retryAll: "全部重试",
   retrying: "等待重试",
+  type: "类型",
   unsent: "无法发送",
   untested: "Windlass 未针对这类代理进行测试。",
   unused: "尚未使用",

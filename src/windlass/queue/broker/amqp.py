@@ -24,6 +24,7 @@ from windlass.queue.model.queue import Queue
 # More are not sent before the first of them are confirmed: the broker's answers must fit into the
 # buffers of the connection.
 MOST_UNCONFIRMED = 1_000
+AT_ONCE = 250
 CONFIRM_SECONDS = 30.0
 # What is raised about a message that does not fit into AMQP.
 UNWRITABLE = (struct.error, ValueError, TypeError, OverflowError)
@@ -49,12 +50,9 @@ class AmqpBroker(Broker):
                 self._publisher = _Publisher(self._link, connection)
             if declare:
                 self._publisher.declare(queue)
-            for start in range(0, len(messages), MOST_UNCONFIRMED):
-                page = messages[start : start + MOST_UNCONFIRMED]
-                if not self._publisher.publish(queue, page, start, sent):
-                    # Late confirms would be taken for those of the next group.
-                    self._link.drop()
-                    break
+            if not self._publisher.publish(queue, messages, sent):
+                # Late confirms would be taken for those of the next group.
+                self._link.drop()
         return sent
 
     def subscribe(self, queue: Queue, *, prefetch: int, alone: str | None = None) -> Subscription:
@@ -91,8 +89,9 @@ class _Publisher:
         self._channel.events["basic_nack"].add(self._nacked)
         self._channel.events["basic_return"].add(self._returned)
         self._declared: set[Queue] = set()
-        self._last = 0
-        # The place of each unconfirmed message in its group, by its number on this channel.
+        # Messages are numbered on a channel. All before the first one here are confirmed.
+        self._first, self._last = 1, 0
+        # The place of each unconfirmed message in its group, by its number.
         self._waiting: dict[int, int] = {}
         self._places: dict[str, deque[int]] = {}
         self._sent = Sent(set(), {})
@@ -103,18 +102,30 @@ class _Publisher:
             _declare(self._channel, queue)
             self._declared.add(queue)
 
-    def publish(self, queue: Queue, page: Sequence[Outgoing], start: int, sent: Sent) -> bool:
-        """Send a page and wait for its confirms; False if some did not come in time."""
+    def publish(self, queue: Queue, messages: Sequence[Outgoing], sent: Sent) -> bool:
+        """Send messages and wait for their confirms; False if some did not come in time."""
         self._sent = sent
         self._places = {}
-        for place, message in enumerate(page):
-            self._places.setdefault(message.id, deque()).append(start + place)
+        for place, message in enumerate(messages):
+            self._places.setdefault(message.id, deque()).append(place)
         # As `basic_publish`, without a look at what has arrived after each message.
         frame_max = self._channel.connection.frame_max
         frames = PublishFrames(self._channel.channel_id, queue.name, frame_max=frame_max)
-        for place, message in enumerate(page):
+        for start in range(0, len(messages), AT_ONCE):
+            # The broker confirms some while others are on their way.
+            if not self._await_confirms(MOST_UNCONFIRMED - AT_ONCE):
+                break
+            self._write(frames, messages[start : start + AT_ONCE], start)
+        is_done = self._await_confirms(0)
+        if self._sent.refused:
+            # The queue may be gone: look again before the next group.
+            self._declared.discard(queue)
+        return is_done
+
+    def _write(self, frames: PublishFrames, messages: Sequence[Outgoing], start: int) -> None:
+        for place, message in enumerate(messages, start):
             self._last += 1
-            self._waiting[self._last] = start + place
+            self._waiting[self._last] = place
             try:
                 self._gathered.write(frames.of(message))
             except UNWRITABLE as problem:
@@ -125,13 +136,13 @@ class _Publisher:
                     "check its id and headers",
                 ) from None
         self._gathered.flush()
+
+    def _await_confirms(self, most: int) -> bool:
+        """Wait until at most this many messages are unconfirmed; whether that came in time."""
         until = time.monotonic() + CONFIRM_SECONDS
-        while self._waiting and time.monotonic() < until:
+        while len(self._waiting) > most and time.monotonic() < until:
             self._link.read(1.0)
-        if self._sent.refused:
-            # The queue may be gone: look again before the next group.
-            self._declared.discard(queue)
-        return not self._waiting
+        return len(self._waiting) <= most
 
     def _acked(self, number: int, multiple: bool) -> None:
         self._sent.confirmed.update(
@@ -149,16 +160,12 @@ class _Publisher:
             self._sent.refused[places.popleft()] = f"{NO_QUEUE} {routing_key!r}"
 
     def _answered(self, number: int, multiple: bool) -> list[int]:
-        if not multiple:
-            place = self._waiting.pop(number, None)
-            return [] if place is None else [place]
-        places = []
-        # Numbers are in order: those before this one come first.
-        for waiting in list(self._waiting):
-            if waiting > number:
-                break
-            places.append(self._waiting.pop(waiting))
-        return places
+        """The places of the messages that an answer is about: one, or all up to its number."""
+        first = self._first if multiple else number
+        if multiple:
+            self._first = number + 1
+        found = (self._waiting.pop(each, None) for each in range(first, number + 1))
+        return [place for place in found if place is not None]
 
 
 class _Transport(Protocol):

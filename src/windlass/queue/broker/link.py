@@ -119,7 +119,7 @@ class BrokerLink:
         self.epoch += 1
 
     def _translated(self, problem: BaseException, *, is_login: bool = False) -> BrokerUnavailable:
-        said = " ".join(str(problem).split())[:300] or type(problem).__name__
+        said = " ".join(str(problem).split())[:300].rstrip(". ") or type(problem).__name__
         name = type(problem).__name__
         code = getattr(problem, "reply_code", None) or getattr(problem, "code", None)
         if (is_login and code == 403) or name in (

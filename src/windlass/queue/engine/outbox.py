@@ -13,6 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 
 from windlass import telemetry
 from windlass.core.alert.model import Trouble
@@ -44,6 +45,7 @@ UNCONFIRMED = (
 )
 
 Find = Callable[[str, str], Queue | None]
+ReadPage = Callable[[Sequence[range], OutboxPlace], list[OutboxRow]]
 
 
 class Outbox(FaceLoop):
@@ -162,6 +164,9 @@ class QueueSender:
         self._full_until = 0.0
         # When the connection is closed, if nothing is sent before.
         self._close_at: float | None = None
+        self._pages = _Pages(self._read, name=f"outbox-{queue.name}")
+        # The transaction that deletes what was confirmed last, while the next messages are sent.
+        self._deleting: Future[None] | None = None
         self.sent = 0
 
     @property
@@ -199,20 +204,27 @@ class QueueSender:
 
     def _send_all(self) -> None:
         """Send until nothing waits, or something goes wrong."""
+        try:
+            self._send_pages()
+        finally:
+            self._pages.forget()
+            self._settle()
+
+    def _send_pages(self) -> None:
         after = OutboxPlace()
         while not self._is_stopping:
             share = self._workplace.ring.share
             if self._workplace.in_flight.is_halted or not share.runs:
                 return
-            rows = self._read(share.runs, after)
+            rows = self._pages.read(share.runs, after)
             if not rows and after == OutboxPlace():
                 return
             if not self._send(sorted(rows, key=lambda row: row.id), worker=share.worker):
                 return
             # At the end it starts over: a row may commit late, with an early id.
-            after = OutboxPlace()
-            if len(rows) == AT_ONCE:
-                after = OutboxPlace(rows[-1].bucket, rows[-1].id)
+            after = place_after(rows)
+            if after == OutboxPlace():
+                self._settle()
 
     def _read(self, buckets: Sequence[range], after: OutboxPlace) -> list[OutboxRow]:
         return self._site.database.read(
@@ -223,6 +235,9 @@ class QueueSender:
 
     def _send(self, rows: Sequence[OutboxRow], *, worker: int) -> bool:
         """Send rows, in waves with one message of each key; whether all of them were taken."""
+        if any(row.key is not None for row in rows):
+            # What was confirmed and is not deleted is sent again: not after the next of its key.
+            self._settle()
         confirmed: list[int] = []
         try:
             for wave in _waves(rows):
@@ -254,8 +269,19 @@ class QueueSender:
         return True
 
     def _sent(self, ids: Sequence[int], *, worker: int) -> None:
-        if not ids:
-            return
+        """Delete what was confirmed, while the next messages are sent."""
+        self._settle()
+        if ids:
+            name = f"outbox-{self._queue.name}"
+            self._deleting = in_background(partial(self._delete, ids, worker), name)
+
+    def _settle(self) -> None:
+        """Wait until what was confirmed is deleted."""
+        deleting, self._deleting = self._deleting, None
+        if deleting is not None:
+            deleting.result()
+
+    def _delete(self, ids: Sequence[int], worker: int) -> None:
         dialect, minute = self._site.database.dialect, self._site.clock.now() // MINUTE
         count = Count(minute, sent_kind(self._queue.name), worker, done=len(ids))
 
@@ -310,6 +336,38 @@ class QueueSender:
             message=row.message.id,
             error=error,
         )
+
+
+class _Pages:
+    """Reads pages of the outbox, each while the one before it is sent."""
+
+    def __init__(self, read: ReadPage, *, name: str) -> None:
+        self._read = read
+        self._name = name
+        self._ahead: tuple[object, Future[list[OutboxRow]]] | None = None
+
+    def read(self, buckets: Sequence[range], after: OutboxPlace) -> list[OutboxRow]:
+        """The rows after a place."""
+        wanted, ahead = (list(buckets), after), self._ahead
+        self._ahead = None
+        # The buckets may be others by now.
+        is_ahead = ahead is not None and ahead[0] == wanted
+        rows = ahead[1].result() if ahead and is_ahead else self._read(buckets, after)
+        following = place_after(rows)
+        if following != OutboxPlace():
+            read = partial(self._read, buckets, following)
+            self._ahead = (list(buckets), following), in_background(read, self._name)
+        return rows
+
+    def forget(self) -> None:
+        """What was read ahead may be outdated when something is sent again."""
+        self._ahead = None
+
+
+def place_after(rows: Sequence[OutboxRow]) -> OutboxPlace:
+    """Where the next page begins; the very first place after the last page."""
+    is_full = len(rows) == AT_ONCE
+    return OutboxPlace(rows[-1].bucket, rows[-1].id) if is_full else OutboxPlace()
 
 
 def _waves(rows: Sequence[OutboxRow]) -> list[list[OutboxRow]]:

@@ -28,6 +28,7 @@ from windlass.core.ring import store as ring_store
 from windlass.core.ring.store import WorkerView
 from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
+from windlass.queue.model.consume import is_consumer
 from windlass.sweep.model import is_sweep
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep
@@ -196,8 +197,8 @@ def recovered(look: Look) -> Iterator[str]:
 
 def _failed(look: Look, name: str, count: int) -> Trouble | None:
     kind = look.kinds.get(name)
-    if kind is None or kind.face in ("rolling", "sweep"):
-        # Single items may fail; a share of them may not.
+    if kind is None or kind.face in ("rolling", "sweep") or is_consumer(kind):
+        # Single items may fail; a share of them may not. Failed messages are told by their rows.
         return None
     error = store.last_error(look.connection, name)
     cause = "" if error is None else f": {error.splitlines()[0][:300]}"
