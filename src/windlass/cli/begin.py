@@ -69,15 +69,26 @@ def demo(
     open_it: Annotated[
         bool, typer.Option("--open", help="Open the console in the browser, logged in by the link.")
     ] = False,
+    broker: Annotated[
+        str | None,
+        typer.Option(
+            "--broker",
+            metavar="URL",
+            help="Let products come and go by messages of this broker, amqp:// or redis://.",
+        ),
+    ] = None,
 ) -> None:
     """Run a small live shop: stock, orders, a catalogue, failures and recovery.
 
     It has two workers, a service that fails and a console, on SQLite in a temporary folder. The
-    printed link logs you in at the console, once. Ctrl-C stops it and removes everything.
+    printed link logs you in at the console, once; the shop's own page is at /shop beside it. Ctrl-C
+    stops it and removes everything.
     """
     from windlass.demo.play import play
 
-    play(console, database=database, port=port, seconds=seconds, open_it=open_it)
+    play(
+        console, database=database, port=port, seconds=seconds, open_it=open_it, broker=broker
+    )
 
 
 def _commands(path: Path, module: str) -> dict[str, str]:

@@ -8,3 +8,6 @@ depends on, customers and failures.
 # are not arguments because a URL may have a password.
 DATABASE = "WINDLASS_DEMO_DATABASE"
 SERVICE = "WINDLASS_DEMO_SERVICE"
+# The secret of the webhook to the inbox, and the URL of a message broker if there is one.
+INBOX = "WINDLASS_DEMO_INBOX"
+BROKER = "WINDLASS_DEMO_BROKER"

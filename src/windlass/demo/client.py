@@ -22,17 +22,17 @@ class Client:
         """The answer of the service; ConnectionError without an answer or for a bad status."""
         return self._call("GET", path, query)
 
-    def post(self, *path: str) -> Any:
+    def post(self, *path: str, body: object = None) -> Any:
         """`get`, for calls that change something."""
-        return self._call("POST", path, "")
+        return self._call("POST", path, "", json.dumps(body))
 
-    def _call(self, method: str, path: tuple[str, ...], query: str) -> Any:
+    def _call(self, method: str, path: tuple[str, ...], query: str, sent: str | None = None) -> Any:
         where = "/" + "/".join(quote(part, safe="") for part in path) + query
         connection = getattr(self._own, "connection", None)
         if connection is None:
             connection = self._own.connection = HTTPConnection(self._host, timeout=SECONDS)
         try:
-            connection.request(method, where)
+            connection.request(method, where, sent)
             answer = connection.getresponse()
             body = json.loads(answer.read())
         except (OSError, HTTPException) as problem:

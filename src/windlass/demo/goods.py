@@ -13,11 +13,13 @@ from sqlalchemy import (
     Connection,
     Insert,
     Inspector,
+    Integer,
     MetaData,
     String,
     Table,
     inspect,
     select,
+    update,
 )
 
 from windlass.database.database import Database
@@ -42,7 +44,14 @@ VARIANTS = PRODUCTS // len(THINGS)
 SOLD = tuple(f"{thing}-001" for thing in THINGS)
 
 metadata = MetaData()
-product = Table("shop_product", metadata, Column("code", String(40), primary_key=True))
+product = Table(
+    "shop_product",
+    metadata,
+    Column("code", String(40), primary_key=True),
+    # What the other system had on hand, and when it was asked, in milliseconds since the epoch.
+    Column("quantity", Integer),
+    Column("asked_at", BigInteger),
+)
 article = Table(
     "shop_article",
     metadata,
@@ -70,7 +79,7 @@ def fill(database: Database) -> None:
 
     def make(connection: Connection) -> None:
         metadata.create_all(connection)
-        rows = ({"code": code} for code in codes())
+        rows = ({"code": code, "quantity": None, "asked_at": None} for code in codes())
         while part := list(islice(rows, AT_ONCE)):
             connection.execute(product.insert().values(part))
         connection.execute(article.insert().values(list(islice(_articles(now), AT_ONCE))))
@@ -80,6 +89,22 @@ def fill(database: Database) -> None:
             count = min(2 * count, ARTICLES)
 
     database.write(make)
+
+
+def note_quantity(connection: Connection, code: str, quantity: int) -> None:
+    """Keep what the other system has on hand of a product, for the pages of the shop."""
+    connection.execute(
+        update(product)
+        .where(product.c.code == code)
+        .values(quantity=quantity, asked_at=int(time.time() * 1_000))
+    )
+
+
+def change(connection: Connection, code: str, *, is_new: bool) -> None:
+    """Add a product to the catalogue, or remove it; triggers tell `stock_level`."""
+    connection.execute(product.delete().where(product.c.code == code))
+    if is_new:
+        connection.execute(product.insert().values(code=code))
 
 
 def remove(database: Database) -> None:

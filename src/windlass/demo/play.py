@@ -8,7 +8,7 @@ import signal
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from rich.console import Console
 from windlass.database.database import Database
 from windlass.database.migrate import migrate
 from windlass.database.url import normalise
-from windlass.demo import DATABASE, SERVICE, goods
+from windlass.demo import BROKER, DATABASE, INBOX, SERVICE, goods
 from windlass.demo.routine import Diary
 from windlass.demo.service import Service
 from windlass.errors import BadDatabase, WindlassError
@@ -40,8 +40,12 @@ def play(
     port: int,
     seconds: float | None,
     open_it: bool = False,
+    broker: str | None = None,
 ) -> None:
-    """Run the demo until a signal or for `seconds`, then remove everything."""
+    """Run the demo until a signal or for `seconds`, then remove everything.
+
+    With the URL of a message `broker`, products also come and go by messages.
+    """
     stop = threading.Event()
     with _signals(stop), tempfile.TemporaryDirectory(prefix="windlass-demo-") as name:
         folder = Path(name)
@@ -49,7 +53,9 @@ def play(
         # Logs are kept off the screen, in a file that is removed with the rest.
         logging.basicConfig(filename=folder / "demo.log", level=logging.WARNING, force=True)
         with _tables(url, console), Service() as service:
-            os.environ.update({DATABASE: url, SERVICE: service.url})
+            os.environ.update({DATABASE: url, SERVICE: service.url, INBOX: service.inbox.secret})
+            if broker is not None:
+                os.environ[BROKER] = broker
             _live(console, folder, service, port=port, seconds=seconds, open_it=open_it, stop=stop)
     console.print("The shop is closed, and everything was removed.")
 
@@ -68,6 +74,7 @@ def _live(
     from windlass.demo import shop
     from windlass.demo.crew import Crew
     from windlass.demo.custom import Custom
+    from windlass.demo.market import Market
     from windlass.demo.screen import Glance, Screen
     from windlass.demo.trouble import ShopTrouble
 
@@ -75,9 +82,18 @@ def _live(
     with ExitStack() as stack:
         stack.callback(shop.app.close)
         Custom.open()
+        shop.stock_level.follow(shop.catalogue)
+        stack.callback(shop.stock_level.unfollow, shop.catalogue)
         shop.stock_level.mirror(shop.catalogue)
         shop.bestseller.add(goods.SOLD)
-        where = _serve(stack, shop.app, port, open_it=open_it)
+        market = Market(diary, pace=pace)
+        where = _serve(
+            stack,
+            shop.app,
+            port,
+            open_it=open_it,
+            add=lambda site: _open_shop(site, market, service, diary),
+        )
         crew = stack.enter_context(Crew(folder))
         if not console.is_terminal:
             console.print(f"The shop is open. Console: {where}", soft_wrap=True)
@@ -87,7 +103,7 @@ def _live(
         trouble = ShopTrouble(crew, service, diary, pace=pace)
         glance = Glance(custom, trouble)
         screen.rows = glance.rows
-        routines = [*custom.routines, *trouble.routines, glance.routine]
+        routines = [*custom.routines, *market.routines, *trouble.routines, glance.routine]
         for routine in routines:
             routine.start()
         stop.wait(seconds)
@@ -105,8 +121,21 @@ def _wait_for_workers(app: Any, stop: threading.Event) -> None:
             return
 
 
-def _serve(stack: ExitStack, app: Any, port: int, *, open_it: bool) -> str:
-    """Serve the console on a thread; the link to it, or how to install its extra."""
+def _open_shop(site: Any, market: Any, service: Service, diary: Diary) -> None:
+    # Imported late: it needs the extra of the console.
+    from windlass.demo.page import ShopPage, open_shop
+    from windlass.demo.till import Till
+
+    open_shop(site, ShopPage(Till(), market, service.inbox, diary))
+
+
+def _serve(
+    stack: ExitStack, app: Any, port: int, *, open_it: bool, add: Callable[[Any], None]
+) -> str:
+    """Serve the console on a thread; the link to it, or how to install its extra.
+
+    `add` puts the page of the shop beside it.
+    """
     try:
         from windlass.web.credential import Credentials
         from windlass.web.link import Link
@@ -120,7 +149,9 @@ def _serve(stack: ExitStack, app: Any, port: int, *, open_it: bool) -> str:
     bound.listen()
     link = stack.enter_context(Link.made())
     where = link.at(url_of(bound))
-    stack.enter_context(beside(make(app, Credentials(link=link)), bound))
+    site = make(app, Credentials(link=link))
+    add(site)
+    stack.enter_context(beside(site, bound))
     if open_it:
         open_browser(bound, link.page.as_uri())
     if not is_built():

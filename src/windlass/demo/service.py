@@ -1,9 +1,11 @@
 """The external services, as a real HTTP server on this machine: slow and unreliable.
 
 GET  /stock/CODE        how many of one product are on hand; there is no call for several
+POST /move/ID           pieces that left (fewer than 0) or came, by product; the same ID counts once
 POST /refund/ORDER      refund an order; the same order twice counts once
 POST /print/JOB         print a catalogue
 GET  /print?job=A,B     which of these are printed
+POST /inbox             an alert of the shop, as a signed webhook
 """
 
 from __future__ import annotations
@@ -16,9 +18,13 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Self
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from windlass.demo.inbox import Inbox
+from windlass.demo.inventory import Inventory
+
 SLOWEST_SECONDS = 0.09
 FAILED_PERCENT = 2
 PRINT_SECONDS = (4.0, 9.0)
+INBOX = "/inbox"
 
 
 class Service(ThreadingHTTPServer):
@@ -31,6 +37,8 @@ class Service(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.is_down = False
+        self.inventory = Inventory()
+        self.inbox = Inbox()
         self.printed_at: dict[str, float] = {}
 
     @property
@@ -48,7 +56,9 @@ class Service(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
         del request, client_address
 
-    def answer(self, method: str, path: str, query: dict[str, list[str]]) -> tuple[int, object]:
+    def answer(
+        self, method: str, path: str, query: dict[str, list[str]], body: bytes
+    ) -> tuple[int, object]:
         """The status and the body of the answer, after a delay."""
         if self.is_down:
             return 503, {"error": "the inventory is being restarted"}
@@ -57,7 +67,9 @@ class Service(ThreadingHTTPServer):
             return 500, {"error": "deadlock in the inventory, try again"}
         match method, path.strip("/").split("/"):
             case "GET", ["stock", code]:
-                return 200, {"code": code, "on_hand": random.randint(0, 60)}
+                return 200, {"code": code, "on_hand": self.inventory.ask(code)}
+            case "POST", ["move", movement]:
+                return 200, {"moved": self.inventory.move(movement, json.loads(body))}
             case "POST", ["refund", order]:
                 return 200, {"order": order, "refunded": True}
             case "POST", ["print", job]:
@@ -77,19 +89,24 @@ class _Handler(BaseHTTPRequestHandler):
     server: Service
 
     def do_GET(self) -> None:
-        self._answer("GET")
+        self._answer("GET", b"")
 
     def do_POST(self) -> None:
-        self.rfile.read(int(self.headers.get("content-length") or 0))
-        self._answer("POST")
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        if self.path == INBOX:
+            self._reply(*self.server.inbox.take(dict(self.headers), body))
+        else:
+            self._answer("POST", body)
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         del format, args
 
-    def _answer(self, method: str) -> None:
+    def _answer(self, method: str, body: bytes) -> None:
         asked = urlsplit(self.path)
-        code, body = self.server.answer(method, unquote(asked.path), parse_qs(asked.query))
-        data = json.dumps(body).encode()
+        self._reply(*self.server.answer(method, unquote(asked.path), parse_qs(asked.query), body))
+
+    def _reply(self, code: int, answer: object) -> None:
+        data = json.dumps(answer).encode()
         self.send_response(code)
         self.send_header("content-type", "application/json")
         self.send_header("content-length", str(len(data)))

@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import Connection, update
 
 from windlass.app import App
-from windlass.demo import DATABASE, SERVICE, goods
+from windlass.demo import BROKER, DATABASE, INBOX, SERVICE, goods
 from windlass.demo.client import Client
 from windlass.errors import AlreadyRunning, Snooze
 from windlass.external.model import Answer, Done, External, Running
@@ -26,6 +26,9 @@ CHAPTERS = ("anchors", "ropes", "sails", "lights", "charts", "clothing")
 app = App(os.environ.get(DATABASE, "sqlite:///windlass-demo.db"), grace="2s")
 ledger = Ledger(app.database, clock=app.clock)
 service = Client(os.environ.get(SERVICE, "http://127.0.0.1:1"))
+if INBOX in os.environ:
+    # Alerts arrive in the inbox of the shop's page.
+    app.alert_to(f"webhook+{os.environ[SERVICE]}/inbox", secret=os.environ[INBOX], severity="info")
 catalogue = Table(app.database.engine, "shop_product", key="code")
 
 
@@ -37,16 +40,23 @@ def place_order(order: str, customer: str, lines: dict[str, int]) -> None:
 
     def write(connection: Connection) -> None:
         ledger.deduct(order, lines, conn=connection)
-        fulfil.using(key=order, conn=connection).enqueue(order, customer, sum(lines.values()))
+        fulfil.using(key=order, conn=connection).enqueue(order, customer, lines)
 
     app.database.write(write)
 
 
 @app.task(priority=10, timeout="10s", keep="10m")
-async def fulfil(order: str, customer: str, pieces: int) -> None:
+async def fulfil(order: str, customer: str, lines: dict[str, int]) -> None:
     """Enqueue the packing of an order and a mail to its customer."""
-    await pack.using(key=order).aenqueue(order, pieces)
+    await move_pieces.using(key=order).aenqueue(order, {sku: -n for sku, n in lines.items()})
+    await pack.using(key=order).aenqueue(order, sum(lines.values()))
     await send_mail.aenqueue(f"{customer}@sea.example", f"{order} is on its way")
+
+
+@app.task(retries=50, backoff="1s", timeout="10s")
+def move_pieces(movement: str, lines: dict[str, int]) -> None:
+    """Tell the inventory what left the store, or came into it; a repeated call counts once."""
+    service.post("move", movement, body=lines)
 
 
 @app.task(concurrency=4, timeout="10s", retries=1, backoff="3s", keep="10m")
@@ -70,6 +80,7 @@ async def send_mail(to: str, subject: str) -> None:
 def take_delivery(delivery: str, lines: dict[str, int]) -> int:
     """Add a delivery to the stock; the same delivery twice counts once."""
     ledger.restock(delivery, lines)
+    move_pieces.using(key=delivery).enqueue(delivery, lines)
     return sum(lines.values())
 
 
@@ -86,14 +97,34 @@ def report() -> str:
     every="30m", batch=50, rate="20/s", concurrency=8, breaker="8 in a row, 6s", timeout="20s"
 )
 def stock_level(code: str) -> str:
-    """Ask the inventory how many of a product are on hand."""
-    return f"{service.get('stock', code)['on_hand']} on hand"
+    """Ask the inventory how many of a product are on hand, for the pages of the shop."""
+    return _ask(code)
 
 
 @app.rolling(every="30s", retry_after="5s", concurrency=4, timeout="20s")
 def bestseller(code: str) -> str:
     """Ask for a bestseller every half minute."""
-    return f"{service.get('stock', code)['on_hand']} on hand"
+    return _ask(code)
+
+
+def _ask(code: str) -> str:
+    quantity = service.get("stock", code)["on_hand"]
+    # Written in the transaction that finishes the visit: no commit of its own.
+    context().on_finish(lambda connection: goods.note_quantity(connection, code, quantity))
+    return f"{quantity} on hand"
+
+
+# Products also come and go by messages, if there is a broker.
+
+if BROKER in os.environ:
+    from windlass.queue import Queue
+
+    news = Queue(os.environ[BROKER], "shop.product")
+
+    @app.consume(news)
+    def on_news(event: dict[str, str]) -> None:
+        """Add or remove a product, once for each message."""
+        goods.change(context().conn, event["code"], is_new=event["what"] == "new")
 
 
 # Sweeps: all articles, round after round.
@@ -147,7 +178,9 @@ def cancel_order(flow: Drawing, order: str, customer: str) -> None:
 @app.task(timeout="20s")
 def give_back_stock(order: str) -> dict[str, int]:
     """Give back the stock that was not returned yet."""
-    return {line.sku: line.quantity for line in ledger.void(order).lines}
+    back = {line.sku: line.quantity for line in ledger.void(order).lines}
+    move_pieces.using(key=f"{order} back").enqueue(f"{order} back", back)
+    return back
 
 
 # A payment service may be down for hours.

@@ -87,7 +87,7 @@ ANY = "{}"
 Rights = dict[str | None, Any]
 
 
-def _tree(rules: Iterable[tuple[str, str, Roles]]) -> Rights:
+def tree(rules: Iterable[tuple[str, str, Roles]]) -> Rights:
     """The rules as the gate follows them, part of the path by part."""
     tree: Rights = {}
     for method, path, roles in rules:
@@ -105,14 +105,14 @@ def _rules() -> Iterator[tuple[str, str, Roles]]:
                 yield method, path, roles
 
 
-CONSOLE = _tree(
+CONSOLE = tree(
     (
         *((method, f"{API}{path}", roles) for method, path, roles in _rules()),
         *(("GET", path, roles) for path, roles in PLAIN.items()),
     )
 )
 # The ledger that is served by itself has the paths that are below /api/ledger in the console.
-LEDGER_ALONE = _tree(
+LEDGER_ALONE = tree(
     (method, path.removeprefix(LEDGER), roles)
     for method, path, roles in _rules()
     if path.startswith(f"{LEDGER}/")
