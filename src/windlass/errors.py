@@ -26,7 +26,7 @@ WindlassError
     RunLost                             the control run was taken over, or released
     IdConflict                          an id of the ledger was used for something else
     Refused                             the ledger refused a movement, and remembers that
-        OutOfStock, UnknownSku, UnknownDeduction, OverReturn, NotHeld
+        OutOfStock, UnknownSku, UnknownDeduction, OverReturn, NotHeld, BalanceLimit
     HeldBack                            a switch or a breaker stops the kind
     NoContext                           context() was called outside a handler
     SchemaMismatch                      the tables are missing, older or newer than this Windlass
@@ -367,6 +367,18 @@ class OverReturn(_Stated, Refused):
     text = (
         "sku {sku!r}: {wanted} to give back, {returnable} left of what was deducted; "
         "nothing was changed"
+    )
+
+
+class BalanceLimit(_Stated, Refused):
+    """A sum of the ledger would become larger than it may be; nothing was changed."""
+
+    sku: str
+    wanted: int
+    room: int
+    text = (
+        "sku {sku!r}: {wanted} more is too much, there is room for {room}; all that ever came in "
+        "and all that ever went out are each at most 10^18; go on under a new sku"
     )
 
 

@@ -35,6 +35,11 @@ VERBS: dict[str, Call] = {
         if number % 4
         else ledger.void("order")
     ),
+    "exchange": lambda ledger, number: exchange(ledger, f"exchange-{number}"),
+    "same_exchange": lambda ledger, _number: exchange(ledger, "exchange"),
+    "exchange_or_void": lambda ledger, number: (
+        exchange(ledger, f"exchange-{number}") if number % 4 else ledger.void("order")
+    ),
     "restock": lambda ledger, number: ledger.restock(f"delivery-{number}", {"new": 1, "newer": 1}),
     "deduct_two": lambda ledger, number: ledger.deduct(f"order-{number}", {"bolt": 1, "nut": 2}),
     "hold_two": lambda ledger, number: ledger.deduct(
@@ -45,6 +50,10 @@ VERBS: dict[str, Call] = {
     ),
 }
 CROSSED = {f"sku-{number}": 1 for number in range(5)}
+
+
+def exchange(ledger: Ledger, exchange_id: str) -> object:
+    return ledger.exchange("order", exchange_id, back={"bolt": 1}, out={"nut": 1})
 
 
 def race(url: str, total: int, verb: str) -> list[str]:

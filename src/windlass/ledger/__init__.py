@@ -7,6 +7,7 @@ Every call can be repeated with its id.
 from typing import TYPE_CHECKING
 
 from windlass.errors import (
+    BalanceLimit,
     IdConflict,
     InvalidQuantity,
     NotHeld,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Audit",
+    "BalanceLimit",
     "Confirmation",
     "Deduction",
     "DeductionLine",

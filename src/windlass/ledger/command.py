@@ -1,13 +1,14 @@
-"""`windlass ledger stock|show|entries|audit`."""
+"""`windlass ledger stock|show|entries|exchange|protect|audit`."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
 from rich.text import Text
 
-from windlass.cli.load import AppOption, JsonOption, load_app
+from windlass.cli.load import AppOption, JsonOption, audit_log, load_app
 from windlass.cli.output import (
     complain,
     console,
@@ -20,9 +21,11 @@ from windlass.cli.output import (
     timestamp,
     visible,
 )
+from windlass.errors import BadInput
 from windlass.ledger.ledger import Ledger
-from windlass.ledger.model.ledger import Deduction, DeductionStatus, Entry, Stock
+from windlass.ledger.model.ledger import Deduction, DeductionStatus, Entry, Line, Stock
 from windlass.ledger.operate import Ledgers
+from windlass.view.action import Action
 
 # Whether an answer was given before says nothing about the row.
 REPLAYED = ("replayed",)
@@ -90,10 +93,12 @@ def show(
         console.print(lines)
     if returns:
         console.print()
-        made = table("return", "made", "lines", wrap=("return", "lines"))
+        is_exchanged = ("went out",) if any(each.out for each in returns) else ()
+        made = table("return", "made", "lines", *is_exchanged, wrap=("return", "lines"))
         for each in returns:
-            what = ", ".join(f"{visible(line.sku)} {line.quantity:,}" for line in each.lines)
-            made.add_row(visible(each.id), timestamp(each.created_at), what or "-")
+            parts = (each.lines, each.out) if is_exchanged else (each.lines,)
+            what = (_listed(part) or "-" for part in parts)
+            made.add_row(visible(each.id), timestamp(each.created_at), *what)
         console.print(made)
 
 
@@ -129,6 +134,40 @@ def entries(
 
 
 @cli.command()
+def exchange(
+    deduction: Annotated[str, typer.Argument(metavar="ID", help="The id of the deduction.")],
+    exchange_id: Annotated[
+        str, typer.Argument(metavar="EXCHANGE", help="The id of the exchange: it counts once.")
+    ],
+    back: Annotated[
+        list[str], typer.Option("--back", metavar="SKU=N", help="What comes back; repeatable.")
+    ],
+    out: Annotated[
+        list[str], typer.Option("--out", metavar="SKU=N", help="What goes out; repeatable.")
+    ],
+    app: AppOption = None,
+    shard: ShardOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Take a part of a deduction back and hand out other goods for it, all lines or none."""
+    loaded = load_app(app, needs_kinds=False)
+    ledger = Ledgers(loaded.fleet).of(shard)
+    lines = {"back": _lines("--back", back), "out": _lines("--out", out)}
+    with audit_log(loaded).record(
+        Action.LEDGER_EXCHANGE, deduction, shard=shard, exchange_id=exchange_id, **lines
+    ) as entry:
+        made = ledger.exchange(deduction, exchange_id, back=lines["back"], out=lines["out"])
+        before = "; it was done before" if made.replayed else ""
+        message = entry.says(
+            f"{_said(made.lines)} of {deduction} came back, {_said(made.out)} went out{before}"
+        )
+    if as_json:
+        print_json(plain(made))
+    else:
+        done(visible(message))
+
+
+@cli.command()
 def audit(app: AppOption = None, shard: ShardOption = None, as_json: JsonOption = False) -> None:
     """Check that every rule of the ledger holds for every row; nothing is repaired."""
     found = _ledger(app, shard).audit()
@@ -144,6 +183,25 @@ def audit(app: AppOption = None, shard: ShardOption = None, as_json: JsonOption 
 
 def _ledger(app: str | None, shard: str | None) -> Ledger:
     return Ledgers(load_app(app, needs_kinds=False).fleet).of(shard)
+
+
+def _lines(option: str, given: list[str]) -> list[tuple[str, int]]:
+    """The lines that an option names, such as `bolt=2`."""
+    found = []
+    for each in given:
+        sku, _, quantity = each.rpartition("=")
+        if not (sku and quantity.isascii() and quantity.isdecimal() and len(quantity) < 20):
+            raise BadInput(f"{option} {each!r} is not a sku and a quantity, such as bolt=2")
+        found.append((sku, int(quantity)))
+    return found
+
+
+def _listed(lines: Iterable[Line]) -> str:
+    return ", ".join(f"{visible(line.sku)} {line.quantity:,}" for line in lines)
+
+
+def _said(lines: Iterable[Line]) -> str:
+    return ", ".join(f"{line.quantity:,} {line.sku}" for line in lines)
 
 
 def _show_stocks(found: list[Stock]) -> None:

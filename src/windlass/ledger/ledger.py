@@ -42,6 +42,7 @@ from windlass.ledger.model.ledger import (
     Deduct,
     Deduction,
     Entry,
+    Exchange,
     GiveBack,
     Lines,
     Outcome,
@@ -147,6 +148,16 @@ class Ledger:
         """A part of deduction `id` comes back under an id of its own; all lines or none."""
         return self._ask(Return, GiveBack.of(id, return_id, lines), conn)
 
+    def exchange(
+        self, id: str, exchange_id: str, *, back: Lines, out: Lines, conn: object = None
+    ) -> Return:
+        """A part of deduction `id` comes back and other goods go out for it; all lines or none.
+
+        What goes out is added to the deduction: it can be given back, exchanged and voided later.
+        Returns and exchanges of a deduction share their ids.
+        """
+        return self._ask(Return, Exchange.of(id, exchange_id, back=back, out=out), conn)
+
     def void(self, id: str, *, conn: object = None) -> Return:
         """All that is left of deduction `id` comes back.
 
@@ -179,6 +190,12 @@ class Ledger:
     ) -> Return:
         """`give_back`, awaited."""
         return await self._aask(Return, GiveBack.of(id, return_id, lines), conn)
+
+    async def aexchange(
+        self, id: str, exchange_id: str, *, back: Lines, out: Lines, conn: object = None
+    ) -> Return:
+        """`exchange`, awaited."""
+        return await self._aask(Return, Exchange.of(id, exchange_id, back=back, out=out), conn)
 
     async def avoid(self, id: str, *, conn: object = None) -> Return:
         """`void`, awaited."""

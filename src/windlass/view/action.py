@@ -28,6 +28,7 @@ class Action(StrEnum):
     LEDGER_ADJUST = "ledger.adjust"
     LEDGER_CONFIRM = "ledger.confirm"
     LEDGER_DEDUCT = "ledger.deduct"
+    LEDGER_EXCHANGE = "ledger.exchange"
     LEDGER_GIVE_BACK = "ledger.give_back"
     LEDGER_RESTOCK = "ledger.restock"
     LEDGER_VOID = "ledger.void"

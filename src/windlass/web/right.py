@@ -70,8 +70,8 @@ TABLE: dict[str, Mapping[Roles, tuple[str, ...]]] = {
         PRODUCERS: (
             "/flows",
             "/ledger/restocks", "/ledger/adjustments", "/ledger/deductions",
-            "/ledger/deductions/{id}/returns", "/ledger/deductions/{id}/void",
-            "/ledger/deductions/{id}/confirm",
+            "/ledger/deductions/{id}/returns", "/ledger/deductions/{id}/exchanges",
+            "/ledger/deductions/{id}/void", "/ledger/deductions/{id}/confirm",
         ),
         ADMINS: ("/tokens", "/tokens/{name}/revoke"),
     },

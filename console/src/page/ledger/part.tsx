@@ -23,6 +23,7 @@ const MOVEMENTS: Readonly<Record<MovementName, readonly [Tone, IconName]>> = {
   adjust: ["away", "settings"],
   deduct: ["calm", "leave"],
   return: ["busy", "retry"],
+  exchange: ["away", "retry"],
   void: ["idle", "cancel"],
   lapse: ["warn", "clock"],
 };

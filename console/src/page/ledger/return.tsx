@@ -54,11 +54,18 @@ function Returns({ returns, isOfOne }: { returns: readonly Return[]; isOfOne: bo
       </Link>
     ),
   };
+  const out: Column<Return> = {
+    label: t.ledger.outLines,
+    isWide: true,
+    render: (row) => (
+      <Lines row={{ lines: row.out, has_more_lines: row.has_more_out, refusal: null }} />
+    ),
+  };
   const columns: readonly Column<Return>[] = [
     {
       label: t.ledger.return,
       render: (row) =>
-        row.movement === "return" ? (
+        row.movement === "return" || row.movement === "exchange" ? (
           <span className="name">{row.id}</span>
         ) : (
           <span className="faint">–</span>
@@ -71,6 +78,7 @@ function Returns({ returns, isOfOne }: { returns: readonly Return[]; isOfOne: bo
         row.refusal ? <DeductionStatus status="refused" /> : <Movement movement={row.movement} />,
     },
     { label: t.ledger.back, isWide: true, render: (row) => <Lines row={row} /> },
+    ...(returns.some((row) => row.out.length > 0) ? [out] : []),
     { label: t.ledger.made, isNumber: true, render: (row) => <Ago at={row.created_at} /> },
   ];
   return (

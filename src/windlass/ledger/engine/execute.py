@@ -91,7 +91,7 @@ class RequestExecutor:
         """The answer to a request that takes effect when the caller's transaction commits."""
         dialect = self._database.dialect
         try:
-            book = self._rows.load_joined(executor, request)
+            book = self._rows.load_joined(executor, request, self._database.read)
             if not has_begun(executor):
                 raise BadConnection(
                     "conn commits each statement by itself; begin a transaction that the ledger "

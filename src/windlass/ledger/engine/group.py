@@ -23,7 +23,7 @@ from dataclasses import dataclass
 
 from windlass.errors import Blocked, DatabaseUnavailable
 from windlass.fork import watch_forks
-from windlass.ledger.model.ledger import Confirm, GiveBack, Outcome, Request, Undo
+from windlass.ledger.model.ledger import Confirm, Exchange, GiveBack, Outcome, Request, Undo
 
 # How long to wait for the callers of the last group, which probably call again at once.
 WINDOW_SECONDS = 0.002
@@ -56,6 +56,8 @@ class Pending:
                 return WEIGHT_OF_UNDO
             case Confirm():
                 return 1
+            case Exchange(lines=lines, out=out):
+                return len(lines) + len(out)
         return len(self.request.lines)
 
     @property
@@ -64,7 +66,9 @@ class Pending:
         found: set[tuple[str, str]] = set()
         if not isinstance(self.request, Undo | Confirm):
             found.update(("sku", sku) for sku in self.request.lines)
-        if isinstance(self.request, GiveBack | Undo | Confirm):
+        if isinstance(self.request, Exchange):
+            found.update(("sku", sku) for sku in self.request.out)
+        if isinstance(self.request, GiveBack | Exchange | Undo | Confirm):
             found.add(("deduction", self.request.deduction))
         return found
 

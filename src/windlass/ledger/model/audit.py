@@ -29,6 +29,7 @@ from windlass.ledger.model.ledger import (
     Adjust,
     Deduct,
     DeductionStatus,
+    Exchange,
     GiveBack,
     Movement,
     Refusal,
@@ -46,12 +47,13 @@ BUCKETS = 1 << 14
 BUCKETS_READ = SHOWN_OF_EACH + 1
 
 COMES_IN = (Movement.RESTOCK, Movement.ADJUST)
-COMES_BACK = (Movement.RETURN, Movement.VOID, Movement.LAPSE)
+COMES_BACK = (Movement.RETURN, Movement.EXCHANGE, Movement.VOID, Movement.LAPSE)
 
 # The possible refusals and their facts.
-SHORT = {"OutOfStock": {"sku", "wanted", "available"}, "UnknownSku": {"sku"}}
+FULL = {"BalanceLimit": {"sku", "wanted", "room"}}
+SHORT = {"OutOfStock": {"sku", "wanted", "available"}, "UnknownSku": {"sku"}} | FULL
 OVER = {"OverReturn": {"sku", "wanted", "returnable"}, "UnknownDeduction": {"id"}}
-LEFT = {"OutOfStock": "available", "OverReturn": "returnable"}
+LEFT = {"OutOfStock": "available", "OverReturn": "returnable", "BalanceLimit": "room"}
 
 
 class Balance(NamedTuple):
@@ -71,6 +73,8 @@ class DeductionCheck:
     row: DeductionRow | None
     lines: Mapping[str, LineRow]
     given_back: Counter[str] = field(init=False, default_factory=Counter)
+    # What exchanges have added to the lines.
+    exchanged: Counter[str] = field(init=False, default_factory=Counter)
     own_returns: set[str] = field(init=False, default_factory=set)
 
     def add(self, return_id: str, row: ReturnRow | None, lines: Mapping[str, int]) -> Iterator[str]:
@@ -89,9 +93,17 @@ class DeductionCheck:
             self.own_returns.add(return_id)
         elif not lines:
             yield f"{what} was made, but it has no lines"
-        made = GiveBack(return_id, dict(lines), self.id).body
+        out = exchanged_out(row)
+        self.exchanged.update(out)
+        made = _return_body(return_id, dict(lines), self.id, out)
         if row.body != made:
             yield f"{what}: {_unlike(row.body, made)}"
+
+    def deducted(self) -> dict[str, int]:
+        """What was deducted by itself, without exchanges; known when all returns were added."""
+        quantities = {sku: line.quantity for sku, line in self.lines.items()}
+        own = {sku: quantity - self.exchanged[sku] for sku, quantity in quantities.items()}
+        return {sku: quantity for sku, quantity in own.items() if quantity}
 
     def end(self, will_lapse: Callable[[str], bool]) -> Iterator[str]:
         """What is wrong with the deduction, after all its returns were added."""
@@ -109,10 +121,13 @@ class DeductionCheck:
             yield f"{what} was refused, but it has {len(lines)} lines"
         if row.return_id in (VOID, LAPSE):
             yield f"{what} is the ledger's own, but it was refused"
-        asked = _asked(row.body, signed=False)
-        if asked is None or GiveBack(row.return_id, asked, self.id).body != row.body:
+        asked, out = _asked(row.body, signed=False), exchanged_out(row)
+        if asked is None or _return_body(row.return_id, asked, self.id, out) != row.body:
             yield f"{what}: {_unreadable(row.body)}"
-        elif not _is_refusal(row.refusal, asked, self._can_be_refused()):
+        elif not (
+            _is_refusal(row.refusal, asked, self._can_be_refused())
+            or _is_refusal(row.refusal, out, SHORT)
+        ):
             yield f"{what}: its refusal {_short(row.refusal)} is not possible"
 
     def _can_be_refused(self) -> Mapping[str, set[str]]:
@@ -156,7 +171,7 @@ class DeductionCheck:
         if not self.lines:
             yield " was made, but it has no lines"
         hold = None if row.hold_until is None else row.hold_until - row.created_at
-        made = Deduct(row.id, {of: line.quantity for of, line in self.lines.items()}, hold).body
+        made = Deduct(row.id, self.deducted(), hold).body
         if row.body != made:
             yield f": {_unlike(row.body, made)}"
         if hold is None and row.confirmed_at not in (None, row.created_at):
@@ -185,6 +200,8 @@ class DeductionCheck:
         for sku, line in self.lines.items():
             if line.quantity <= 0 or not 0 <= line.returned <= line.quantity:
                 yield f"{what}, sku {sku!r}: {line.returned} returned of {line.quantity} deducted"
+        for sku in sorted(self.exchanged.keys() - self.lines.keys()):
+            yield f"{what}, sku {sku!r}: {self.exchanged[sku]} went out in exchange, without a line"
         for sku in sorted({*self.lines, *self.given_back}):
             back, kept = self.given_back[sku], self.lines.get(sku)
             if kept is None:
@@ -194,6 +211,11 @@ class DeductionCheck:
                     f"{what}, sku {sku!r}: {kept.returned} returned, "
                     f"but its returns add up to {back}"
                 )
+
+
+def exchanged_out(row: ReturnRow) -> dict[str, int]:
+    """What a return says went out in exchange; nothing if it cannot be read."""
+    return _asked(row.body, signed=False, part="out") or {}
 
 
 def check_receipt(row: ReceiptRow) -> Iterator[str]:
@@ -207,7 +229,8 @@ def check_receipt(row: ReceiptRow) -> Iterator[str]:
         yield f"{what}: {_unreadable(row.body)}"
     elif row.refusal is not None:
         less = {sku: -quantity for sku, quantity in asked.items()}
-        if row.movement == Movement.RESTOCK or not _is_refusal(row.refusal, less, SHORT):
+        is_short = row.movement == Movement.ADJUST and _is_refusal(row.refusal, less, SHORT)
+        if not (is_short or _is_refusal(row.refusal, asked, FULL)):
             yield f"{what}: its refusal {_short(row.refusal)} is not possible"
 
 
@@ -249,7 +272,7 @@ def check_stock(sku: str, kept: Balance, entered: Balance) -> Iterator[str]:
 
 def balance_of(movement: str, quantity: int) -> Balance:
     """What an entry adds to the sums of its SKU."""
-    if movement == Movement.DEDUCT:
+    if movement == Movement.DEDUCT or (movement == Movement.EXCHANGE and quantity < 0):
         return Balance(quantity, 0, -quantity, 0)
     if movement in COMES_BACK:
         return Balance(quantity, 0, 0, quantity)
@@ -351,10 +374,16 @@ def _decoded(body: str | None) -> dict[str, Any]:
     return said if isinstance(said, dict) else {}
 
 
-def _asked(body: str | None, *, signed: bool) -> dict[str, int] | None:
-    """The lines of a body, if a caller can have sent them."""
+def _return_body(return_id: str, lines: dict[str, int], of: str, out: dict[str, int]) -> str:
+    if out:
+        return Exchange(return_id, lines, of, out).body
+    return GiveBack(return_id, lines, of).body
+
+
+def _asked(body: str | None, *, signed: bool, part: str = "lines") -> dict[str, int] | None:
+    """The lines of a body, or of a part of it, if a caller can have sent them."""
     try:
-        return check_lines(_decoded(body).get("lines"), signed=signed)
+        return check_lines(_decoded(body).get(part), signed=signed)
     except WindlassError:
         return None
 
@@ -406,6 +435,8 @@ def _describe(key: EntryKey, expected: list[tuple[int, int]], found: list[tuple[
         what, verb = f"deduction {reference!r}", "deducted"
     elif movement in COMES_IN:
         what, verb = f"{movement} {reference!r}", "came in"
+    elif movement == Movement.EXCHANGE:
+        what, verb = f"exchange {return_id!r} of deduction {reference!r}", "moved"
     elif movement in COMES_BACK:
         what, verb = f"{movement} {return_id!r} of deduction {reference!r}", "came back"
     else:

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import assert_never
 
 from windlass.clock import to_datetime
 from windlass.ledger.model.ledger import (
+    MOST_IN_ALL,
     Adjust,
     Confirm,
     Confirmation,
@@ -21,6 +23,7 @@ from windlass.ledger.model.ledger import (
     Deduction,
     DeductionLine,
     DeductionStatus,
+    Exchange,
     GiveBack,
     Line,
     Movement,
@@ -39,6 +42,7 @@ from windlass.ledger.model.ledger import (
 NOTHING = '{"lines":{}}'
 # More than any number of requests can ask for.
 PLENTY = 1 << 100
+NONE: Mapping[str, int] = MappingProxyType({})
 
 
 @dataclass(slots=True)
@@ -62,7 +66,10 @@ class DeductionRow:
 
 @dataclass(slots=True)
 class LineRow:
-    """One SKU of a deduction; `change` is what this transaction gives back of it."""
+    """One SKU of a deduction.
+
+    `change` is what this transaction gives back of it, `more` what it deducts in an exchange.
+    """
 
     deduction_id: str
     sku: str
@@ -70,6 +77,7 @@ class LineRow:
     returned: int
     is_new: bool = False
     change: int = 0
+    more: int = 0
 
     @property
     def returnable(self) -> int:
@@ -113,10 +121,15 @@ class ReceiptRow:
 
 @dataclass(slots=True)
 class StockRow:
-    """What is available of a SKU; the other fields are the changes of this transaction."""
+    """What is available of a SKU, and how much more may come in and go out.
+
+    The other fields are the changes of this transaction.
+    """
 
     sku: str
     available: int
+    received_before: int = 0
+    deducted_before: int = 0
     received: int = 0
     deducted: int = 0
     returned: int = 0
@@ -192,7 +205,7 @@ class Book:
                 return self._receive(request, now)
             case Deduct():
                 return self._deduct(request, now)
-            case GiveBack():
+            case GiveBack() | Exchange():
                 return self._give_back(request, now)
             case Undo(movement=Movement.LAPSE):
                 return self._lapse(request, now)
@@ -209,6 +222,7 @@ class Book:
             return _failed_before(found, request) or _receipt(found, replayed=True)
         less = {sku: -quantity for sku, quantity in request.lines.items()}
         refusal = None if request.movement is Movement.RESTOCK else self._shortage(less)
+        refusal = refusal or self._excess(request.lines)
         row = ReceiptRow(*place, request.body, _encoded(refusal), now, is_new=True)
         self.receipts[place] = row
         if refusal is not None:
@@ -224,7 +238,7 @@ class Book:
         found = self.deductions.get(request.id)
         if found is not None:
             return _failed_before(found, request) or _deduction(found, replayed=True)
-        refusal = self._shortage(request.lines)
+        refusal = self._not_deductible(request.lines)
         hold = None if refusal is not None else request.hold
         row = DeductionRow(
             request.id,
@@ -247,17 +261,21 @@ class Book:
             self._move(stock, EntryRow(sku, -quantity, Movement.DEDUCT, request.id, None, now))
         return _deduction(row)
 
-    def _give_back(self, request: GiveBack, now: int) -> Outcome:
+    def _give_back(self, request: GiveBack | Exchange, now: int) -> Outcome:
         place = (request.deduction, request.id)
         found = self.returns.get(place)
         if found is not None:
             return _failed_before(found, request) or _return(found, replayed=True)
         refusal = self._not_returnable(request)
+        if refusal is None and isinstance(request, Exchange):
+            refusal = self._not_deductible(request.out, coming=request.lines)
         row = ReturnRow(*place, request.body, _encoded(refusal), now, is_new=True)
         self.returns[place] = row
         if refusal is not None:
             return refusal
         self._take_back(row, request.lines, request.movement)
+        if isinstance(request, Exchange):
+            self._hand_out(row, request.out)
         return _return(row)
 
     def _void(self, request: Undo, now: int) -> Outcome:
@@ -301,17 +319,41 @@ class Book:
         row.status, row.is_changed = DeductionStatus.DEDUCTED, True
         return Confirmation(request.deduction, to_datetime(row.confirmed_at))
 
-    def _shortage(self, lines: Mapping[str, int]) -> Refusal | None:
+    def _not_deductible(
+        self, lines: Mapping[str, int], *, coming: Mapping[str, int] | None = None
+    ) -> Refusal | None:
+        """Why these lines cannot go out, also after what is `coming` back."""
+        refusal = self._shortage(lines, coming or {})
+        if refusal is not None:
+            return refusal
+        for sku, wanted in lines.items():
+            room = MOST_IN_ALL - self.stock[sku].deducted_before - self.stock[sku].deducted
+            if wanted > room:
+                return Refusal("BalanceLimit", {"sku": sku, "wanted": wanted, "room": room})
+        return None
+
+    def _shortage(
+        self, lines: Mapping[str, int], coming: Mapping[str, int] = NONE
+    ) -> Refusal | None:
         for sku, wanted in lines.items():
             stock = self.stock.get(sku)
             if stock is None:
                 return Refusal("UnknownSku", {"sku": sku})
-            if wanted > stock.available:
-                facts: dict[str, str | int] = {"wanted": wanted, "available": stock.available}
+            available = stock.available + coming.get(sku, 0)
+            if wanted > available:
+                facts: dict[str, str | int] = {"wanted": wanted, "available": available}
                 return Refusal("OutOfStock", {"sku": sku, **facts})
         return None
 
-    def _not_returnable(self, request: GiveBack) -> Refusal | None:
+    def _excess(self, lines: Mapping[str, int]) -> Refusal | None:
+        for sku, wanted in lines.items():
+            stock = self.stock.get(sku, StockRow(sku, 0))
+            room = MOST_IN_ALL - stock.received_before - stock.received
+            if wanted > room:
+                return Refusal("BalanceLimit", {"sku": sku, "wanted": wanted, "room": room})
+        return None
+
+    def _not_returnable(self, request: GiveBack | Exchange) -> Refusal | None:
         deduction = self.deductions.get(request.deduction)
         if deduction is None or not deduction.was_made:
             return Refusal("UnknownDeduction", {"id": request.deduction})
@@ -342,6 +384,21 @@ class Book:
             self.return_lines.append(ReturnLineRow(*place, sku, quantity))
             self._move(stock, EntryRow(sku, quantity, movement, *place, row.created_at))
 
+    def _hand_out(self, row: ReturnRow, lines: Mapping[str, int]) -> None:
+        """Add these lines to the deduction of an exchange."""
+        of = row.deduction_id
+        own = self.lines[of]
+        for sku, quantity in lines.items():
+            line = own.setdefault(sku, LineRow(of, sku, 0, 0, is_new=True))
+            line.quantity += quantity
+            line.more += quantity
+            stock = self.stock[sku]
+            stock.deducted += quantity
+            place = of, row.return_id
+            self._move(stock, EntryRow(sku, -quantity, Movement.EXCHANGE, *place, row.created_at))
+        # Written, so that a transaction with an older view of the lines cannot commit.
+        self.deductions[of].is_changed = True
+
     def _move(self, stock: StockRow, entry: EntryRow) -> None:
         stock.available += entry.quantity
         stock.change += entry.quantity
@@ -349,7 +406,7 @@ class Book:
 
 
 def _failed_before(
-    row: DeductionRow | ReturnRow | ReceiptRow, request: Deduct | GiveBack | Restock | Adjust
+    row: DeductionRow | ReturnRow | ReceiptRow, request: Deduct | GiveBack | Exchange | Restock | Adjust
 ) -> Conflict | Refusal | None:
     """Why the id of `row` cannot be used for this request; None if the row is its answer."""
     if row.body is None:
@@ -384,7 +441,8 @@ def _deduction(row: DeductionRow, *, replayed: bool = False) -> Deduction:
 
 def _return(row: ReturnRow, *, replayed: bool = False) -> Return:
     place, lines = (row.deduction_id, row.return_id), lines_of(row.body, Line)
-    return Return(*place, lines, to_datetime(row.created_at), replayed)
+    out = lines_of(row.body, Line, part="out")
+    return Return(*place, lines, to_datetime(row.created_at), replayed, out)
 
 
 def _receipt(row: ReceiptRow, *, replayed: bool = False) -> Receipt:

@@ -26,6 +26,8 @@ from windlass.view.field import Moment
 T = TypeVar("T")
 
 MOST_OF_A_SKU = 10**12
+# What came in of a SKU, and what went out; a BIGINT ends above nine times as much.
+MOST_IN_ALL = 10**18
 MOST_LINES = 10_000
 # The key of a row may have three of them, and an index of PostgreSQL takes at most 2,704 bytes.
 MOST_BYTES = 880
@@ -51,6 +53,7 @@ class Movement(StrEnum):
     ADJUST = "adjust"
     DEDUCT = "deduct"
     RETURN = "return"
+    EXCHANGE = "exchange"
     VOID = "void"
     LAPSE = "lapse"
 
@@ -141,6 +144,26 @@ class GiveBack(_Lines):
 
 
 @dataclass(frozen=True, slots=True)
+class Exchange(_Lines):
+    """A part of a deduction that comes back, and other goods that go out for it."""
+
+    deduction: str
+    out: dict[str, int]
+    movement = Movement.EXCHANGE
+
+    @classmethod
+    def of(cls, deduction: object, id: object, *, back: object, out: object) -> Exchange:
+        """The checked request."""
+        of = check_id(deduction, what="id")
+        lines = check_lines(back, what="back")
+        return cls(check_id(id, what="exchange id"), lines, of, check_lines(out, what="out"))
+
+    @property
+    def body(self) -> str:
+        return _encode({"lines": self.lines, "out": self.out})
+
+
+@dataclass(frozen=True, slots=True)
 class Undo:
     """All that is left of a deduction comes back: it is voided, or its hold has lapsed."""
 
@@ -169,7 +192,7 @@ class Confirm:
         return cls(check_id(deduction, what="id"))
 
 
-Request = Restock | Adjust | Deduct | GiveBack | Undo | Confirm
+Request = Restock | Adjust | Deduct | GiveBack | Exchange | Undo | Confirm
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,13 +274,14 @@ class Deduction:
 
 @dataclass(frozen=True, slots=True)
 class Return:
-    """What was given back of a deduction under one id."""
+    """What was given back of a deduction under one id; in an exchange other goods went `out`."""
 
     deduction: str
     id: str
     lines: tuple[Line, ...]
     created_at: datetime
     replayed: bool = field(default=False, compare=False)
+    out: tuple[Line, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +349,7 @@ class ListedDeduction:
 
 @dataclass(frozen=True)
 class ListedReturn:
-    """A return with its first lines; with a `refusal` nothing came back."""
+    """A return with its first lines; with a `refusal` nothing came back or went `out`."""
 
     deduction: str
     id: str
@@ -334,6 +358,8 @@ class ListedReturn:
     refusal: dict[str, Any] | None
     lines: tuple[Line, ...]
     has_more_lines: bool
+    out: tuple[Line, ...]
+    has_more_out: bool
 
 
 @dataclass(frozen=True)
@@ -374,18 +400,18 @@ def check_id(given: object, *, what: str) -> str:
     return str.__str__(given)
 
 
-def check_lines(given: object, *, signed: bool = False) -> dict[str, int]:
+def check_lines(given: object, *, signed: bool = False, what: str = "lines") -> dict[str, int]:
     """The lines by SKU, in the order of their bytes; the same SKU twice is added up first."""
     if isinstance(given, str | bytes) or not isinstance(given, Iterable):
-        raise BadInput(f"lines={given!r}: give a mapping of sku to quantity, or pairs of the two")
+        raise BadInput(f"{what}={given!r}: give a mapping of sku to quantity, or pairs of the two")
     merged: dict[str, int] = {}
     for count, pair in enumerate(given.items() if isinstance(given, Mapping) else given, start=1):
         if count > MOST_LINES:
-            raise BadInput(f"more than {MOST_LINES:,} lines; divide them among several ids")
+            raise BadInput(f"more than {MOST_LINES:,} {what}; divide them among several ids")
         sku, quantity = _check_line(pair, signed=signed)
         merged[sku] = merged.get(sku, 0) + quantity
     if not merged:
-        raise BadInput("no lines; give at least one sku with its quantity")
+        raise BadInput(f"no {what}; give at least one sku with its quantity")
     for sku, quantity in merged.items():
         _check_quantity(sku, quantity, signed=signed)
     # The order of code points is that of the bytes.
@@ -402,15 +428,10 @@ def check_reason(given: object) -> str:
 def difference(before: str, after: str) -> str:
     """What differs between two bodies, in words."""
     old, new = msgspec.json.decode(before), msgspec.json.decode(after)
-    found: list[str] = []
-    for sku in sorted({*old["lines"], *new["lines"]}):
-        was, now = old["lines"].get(sku), new["lines"].get(sku)
-        if was is None:
-            found.append(f"sku {sku!r} was not in it")
-        elif now is None:
-            found.append(f"sku {sku!r} is missing, it was {was}")
-        elif was != now:
-            found.append(f"sku {sku!r} is {now}, it was {was}")
+    found = [
+        *_different_lines("sku", old["lines"], new["lines"]),
+        *_different_lines("out, sku", old.get("out", {}), new.get("out", {})),
+    ]
     for part in ("hold", "reason"):
         was, now = old.get(part), new.get(part)
         if was != now:
@@ -419,9 +440,22 @@ def difference(before: str, after: str) -> str:
     return "; ".join(found[:5]) + (f"; and {more} more" if more > 0 else "")
 
 
-def lines_of(body: str, kind: Callable[[str, int], T]) -> tuple[T, ...]:
-    """The lines of a body, as values of a kind."""
-    lines = msgspec.json.decode(body)["lines"]
+def _different_lines(
+    what: str, old: Mapping[str, int], new: Mapping[str, int]
+) -> Iterable[str]:
+    for sku in sorted({*old, *new}):
+        was, now = old.get(sku), new.get(sku)
+        if was is None:
+            yield f"{what} {sku!r} was not in it"
+        elif now is None:
+            yield f"{what} {sku!r} is missing, it was {was}"
+        elif was != now:
+            yield f"{what} {sku!r} is {now}, it was {was}"
+
+
+def lines_of(body: str, kind: Callable[[str, int], T], *, part: str = "lines") -> tuple[T, ...]:
+    """The lines of a body, or those of its part `out`, as values of a kind."""
+    lines = msgspec.json.decode(body).get(part, {})
     return tuple(kind(sku, quantity) for sku, quantity in lines.items())
 
 

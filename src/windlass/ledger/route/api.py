@@ -5,6 +5,7 @@ Answers are the ledger's own values, and errors are problem+json, with their fac
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 from fastapi import FastAPI, Request
@@ -75,6 +76,14 @@ class MovementBody(RequestBody):
     lines: Annotated[list[LineBody], Field(min_length=1, max_length=MOST_LINES)]
 
 
+class ExchangeBody(RequestBody):
+    """What comes back, and what goes out for it, under an id that the caller chooses."""
+
+    id: Id
+    back: Annotated[list[LineBody], Field(min_length=1, max_length=MOST_LINES)]
+    out: Annotated[list[LineBody], Field(min_length=1, max_length=MOST_LINES)]
+
+
 class DeductionBody(MovementBody):
     """A deduction; with a hold, such as "15m", it comes back unless it is confirmed."""
 
@@ -89,9 +98,9 @@ class AdjustmentBody(RequestBody):
     reason: Annotated[str, Field(max_length=LONGEST_REASON)] = ""
 
 
-def pairs(body: MovementBody | AdjustmentBody) -> list[tuple[str, int]]:
+def pairs(lines: Iterable[LineBody] | Iterable[AdjustLineBody]) -> list[tuple[str, int]]:
     """The lines of a body, as the ledger takes them."""
-    return [(line.sku, line.quantity) for line in body.lines]
+    return [(line.sku, line.quantity) for line in lines]
 
 
 class OutOfStockRefusal(BaseModel):
@@ -110,12 +119,23 @@ class UnknownSkuRefusal(BaseModel):
     sku: str
 
 
+class BalanceLimitRefusal(BaseModel):
+    """A deduction was refused: a sum of the ledger would become too large."""
+
+    error: Literal["BalanceLimit"]
+    sku: str
+    wanted: int
+    room: int
+
+
 def _flat(refusal: object) -> object:
     return {"error": refusal.error, **refusal.facts} if isinstance(refusal, Refusal) else refusal
 
 
 AnyRefusal = Annotated[
-    Annotated[OutOfStockRefusal | UnknownSkuRefusal, Field(discriminator="error")],
+    Annotated[
+        OutOfStockRefusal | UnknownSkuRefusal | BalanceLimitRefusal, Field(discriminator="error")
+    ],
     BeforeValidator(_flat),
 ]
 
@@ -174,6 +194,7 @@ OUT_OF_STOCK = _model(errors.OutOfStock, sku=str, wanted=int, available=int)
 UNKNOWN_SKU = _model(errors.UnknownSku, sku=str)
 UNKNOWN_DEDUCTION = _model(errors.UnknownDeduction, id=str)
 OVER_RETURN = _model(errors.OverReturn, sku=str, wanted=int, returnable=int)
+BALANCE_LIMIT = _model(errors.BalanceLimit, sku=str, wanted=int, room=int)
 NOT_HELD = _model(errors.NotHeld, id=str, deduction_status=StatusName)
 ID_CONFLICT = _model(errors.IdConflict, id=str, difference=str)
 INVALID_QUANTITY = _model(errors.InvalidQuantity, sku=str, quantity=int | str)
@@ -189,7 +210,7 @@ SAID = WORDS | {
 }
 MODELS = (
     *(Problem, MalformedProblem, OUT_OF_STOCK, UNKNOWN_SKU, UNKNOWN_DEDUCTION, OVER_RETURN),
-    *(NOT_HELD, ID_CONFLICT, INVALID_QUANTITY),
+    *(BALANCE_LIMIT, NOT_HELD, ID_CONFLICT, INVALID_QUANTITY),
 )
 
 

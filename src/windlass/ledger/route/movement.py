@@ -6,7 +6,7 @@ In the console its paths are below /api/ledger, and the audit log has every move
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
@@ -30,8 +30,11 @@ from windlass.ledger.model.ledger import (
 )
 from windlass.ledger.route import api
 from windlass.ledger.route.api import (
+    AdjustLineBody,
     AdjustmentBody,
     DeductionBody,
+    ExchangeBody,
+    LineBody,
     MovementBody,
     Problems,
     Responses,
@@ -66,11 +69,17 @@ Limit = Annotated[int, Query(ge=1, le=10_000, description="At most this many.")]
 
 UNREADABLE: Problems = {400: (), 413: ()}
 QUANTITIES = (api.INVALID_QUANTITY, api.MalformedProblem)
-RESTOCKED: Problems = UNREADABLE | {409: (api.ID_CONFLICT,), 422: QUANTITIES}
+MOVED: Problems = UNREADABLE | {409: (api.ID_CONFLICT,)}
+RESTOCKED: Problems = MOVED | {422: (api.BALANCE_LIMIT, *QUANTITIES)}
 NO_SKU: Problems = {404: (api.UNKNOWN_SKU,)}
 NO_DEDUCTION: Problems = {404: (api.UNKNOWN_DEDUCTION,)}
-DEDUCTED: Problems = RESTOCKED | NO_SKU | {422: (api.OUT_OF_STOCK, *QUANTITIES)}
-RETURNED: Problems = RESTOCKED | NO_DEDUCTION | {422: (api.OVER_RETURN, *QUANTITIES)}
+TOO_LITTLE = (api.OUT_OF_STOCK, api.BALANCE_LIMIT)
+DEDUCTED: Problems = MOVED | NO_SKU | {422: (*TOO_LITTLE, *QUANTITIES)}
+RETURNED: Problems = MOVED | NO_DEDUCTION | {422: (api.OVER_RETURN, *QUANTITIES)}
+EXCHANGED: Problems = MOVED | {
+    404: (api.UNKNOWN_DEDUCTION, api.UNKNOWN_SKU),
+    422: (api.OVER_RETURN, *TOO_LITTLE, *QUANTITIES),
+}
 CONFIRMED: Problems = NO_DEDUCTION | {422: (api.NOT_HELD, api.MalformedProblem)}
 
 
@@ -127,29 +136,37 @@ def _add_movements(router: APIRouter, asked: Any, described: Describe) -> None:
     @post("/restocks", api.RECEIPT, RESTOCKED)
     async def restock(body: MovementBody, call: LedgerCall = asked) -> Receipt:
         """Goods came in, under an id that the caller chooses."""
-        move = partial(call.ledger.arestock, body.id, pairs(body))
+        move = partial(call.ledger.arestock, body.id, pairs(body.lines))
         return await call.make(Action.LEDGER_RESTOCK, body.id, move, **_lines(body))
 
     @post("/adjustments", api.RECEIPT, DEDUCTED)
     async def adjust(body: AdjustmentBody, call: LedgerCall = asked) -> Receipt:
         """A count found more, or less: quantities have a sign."""
-        move = partial(call.ledger.aadjust, body.id, pairs(body), reason=body.reason)
+        move = partial(call.ledger.aadjust, body.id, pairs(body.lines), reason=body.reason)
         detail = {"reason": body.reason, **_lines(body)}
         return await call.make(Action.LEDGER_ADJUST, body.id, move, **detail)
 
     @post("/deductions", api.DEDUCTION, DEDUCTED)
     async def deduct(body: DeductionBody, call: LedgerCall = asked) -> Deduction:
         """Goods go out, all lines or none; with a hold, until it lapses."""
-        move = partial(call.ledger.adeduct, body.id, pairs(body), hold=body.hold)
+        move = partial(call.ledger.adeduct, body.id, pairs(body.lines), hold=body.hold)
         detail = {"hold": body.hold, **_lines(body)}
         return await call.make(Action.LEDGER_DEDUCT, body.id, move, **detail)
 
     @post("/deductions/{id}/returns", api.RETURN, RETURNED)
     async def give_back(of: OfDeduction, body: MovementBody, call: LedgerCall = asked) -> Return:
         """A part of a deduction comes back, under an id of its own."""
-        move = partial(call.ledger.agive_back, of, body.id, pairs(body))
+        move = partial(call.ledger.agive_back, of, body.id, pairs(body.lines))
         detail = {"return_id": body.id, **_lines(body)}
         return await call.make(Action.LEDGER_GIVE_BACK, of, move, **detail)
+
+    @post("/deductions/{id}/exchanges", api.RETURN, EXCHANGED)
+    async def exchange(of: OfDeduction, body: ExchangeBody, call: LedgerCall = asked) -> Return:
+        """A part of a deduction comes back and other goods go out for it, all lines or none."""
+        lines = {"back": pairs(body.back), "out": pairs(body.out)}
+        move = partial(call.ledger.aexchange, of, body.id, **lines)
+        detail = {"exchange_id": body.id, **_told("back", body.back), **_told("out", body.out)}
+        return await call.make(Action.LEDGER_EXCHANGE, of, move, **detail)
 
     @post("/deductions/{id}/void", api.RETURN, {})
     async def void(of: OfDeduction, call: LedgerCall = asked) -> Return:
@@ -224,8 +241,13 @@ def audit(console: ReadyConsole, shard: Shard = None) -> Audit:
 
 def _lines(body: MovementBody | AdjustmentBody) -> dict[str, Any]:
     """What the audit log has of the lines."""
-    more = len(body.lines) - LINES_LOGGED
-    return {"lines": pairs(body)[:LINES_LOGGED]} | ({"more_lines": more} if more > 0 else {})
+    return _told("lines", body.lines)
+
+
+def _told(name: str, lines: Sequence[LineBody] | Sequence[AdjustLineBody]) -> dict[str, Any]:
+    more = len(lines) - LINES_LOGGED
+    told = {name: pairs(lines)[:LINES_LOGGED]}
+    return told | ({f"more_{name}": more} if more > 0 else {})
 
 
 def _outcome(made: Receipt | Deduction | Return | Confirmation) -> str:
@@ -242,4 +264,7 @@ def _outcome(made: Receipt | Deduction | Return | Confirmation) -> str:
             return f"{quantity} went out"
     if movement_of(made.id) is Movement.VOID:
         return f"{made.deduction} is voided, {quantity} came back"
+    if made.out:
+        out = f"{sum(line.quantity for line in made.out):,}"
+        return f"{quantity} of {made.deduction} came back, {out} went out for it"
     return f"{quantity} of {made.deduction} came back"

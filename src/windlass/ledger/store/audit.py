@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ from windlass.ledger.model.audit import (
     EntrySink,
     EntrySums,
     check_receipt,
+    exchanged_out,
     received,
 )
 from windlass.ledger.model.book import DeductionRow, LineRow, ReceiptRow, ReturnRow
@@ -97,12 +98,12 @@ class _Audit:
             id_ = min(ids)
             found = next((DeductionRow(*row) for row in deductions.take(id_)), None)
             own = {line.sku: line for line in (LineRow(*row) for row in lines.take(id_))}
-            if found is not None:
-                for sku, line in own.items():
-                    key = EntryKey(Movement.DEDUCT, id_, None, sku)
-                    sink.expect(key, -line.quantity, found.created_at)
             check = DeductionCheck(id_, found, own)
             self._check_returns(check, id_, returns, sink)
+            if found is not None:
+                for sku, quantity in check.deducted().items():
+                    key = EntryKey(Movement.DEDUCT, id_, None, sku)
+                    sink.expect(key, -quantity, found.created_at)
             self._found.add("deduction", check.end(self._lapses.has))
 
     def _check_returns(
@@ -114,10 +115,17 @@ class _Audit:
             found = next((ReturnRow(*row) for row in returns.take(of, id_)), None)
             own = {sku: quantity for _, _, sku, quantity in lines.take(of, id_)}
             self._found.add("return", check.add(id_, found, own))
-            for sku, quantity in own.items():
-                if found is not None:
-                    key = EntryKey(movement_of(id_), of, id_, sku)
-                    sink.expect(key, quantity, found.created_at)
+            if found is not None:
+                self._expect_return(found, own, sink)
+
+    def _expect_return(self, row: ReturnRow, lines: Mapping[str, int], sink: EntrySink) -> None:
+        of, id_ = row.deduction_id, row.return_id
+        out = exchanged_out(row) if row.refusal is None else {}
+        movement = Movement.EXCHANGE if out else movement_of(id_)
+        for sku, quantity in lines.items():
+            sink.expect(EntryKey(movement, of, id_, sku), quantity, row.created_at)
+        for sku, quantity in out.items():
+            sink.expect(EntryKey(movement, of, id_, sku), -quantity, row.created_at)
 
     def _check_receipt(self, row: ReceiptRow, sink: EntrySink) -> None:
         self._found.add("receipt", check_receipt(row))

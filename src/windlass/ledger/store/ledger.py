@@ -7,7 +7,7 @@ again, and finds it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -26,10 +26,12 @@ from windlass.ledger.model.book import (
     StockRow,
 )
 from windlass.ledger.model.ledger import (
+    MOST_IN_ALL,
     Adjust,
     Confirm,
     Deduct,
     DeductionStatus,
+    Exchange,
     GiveBack,
     Movement,
     Refusal,
@@ -55,12 +57,16 @@ RELEASE = text("release savepoint windlass_ledger")
 # Updates have guards and come first: if one does not hold, nothing was inserted in vain.
 STATEMENTS: dict[str, Insert | Update] = {
     "line_changes": Update(
-        schema.deduction_line, adds=("returned",), guard="t.returned + {0}.returned <= t.quantity"
+        schema.deduction_line,
+        adds=("quantity", "returned"),
+        guard="t.returned + {0}.returned <= t.quantity + {0}.quantity",
     ),
     "stock_changes": Update(
         schema.stock,
         adds=("available", "received", "deducted", "returned"),
-        guard="t.available + {0}.available >= 0",
+        guard="t.available + {0}.available >= 0 "
+        f"and t.received + {{0}}.received <= {MOST_IN_ALL} "
+        f"and t.deducted + {{0}}.deducted <= {MOST_IN_ALL}",
     ),
     "deduction_changes": Update(schema.deduction, sets=("status", "confirmed_at")),
     "new_deductions": Insert(schema.deduction, key_is_chosen=True),
@@ -71,12 +77,19 @@ STATEMENTS: dict[str, Insert | Update] = {
     "new_stock": Insert(schema.stock),
     "new_entries": Insert(schema.stock_entry),
 }
-# The columns to which the `change` of a row is added.
-CHANGED = {"line_changes": "returned", "stock_changes": "available"}
+# The columns to which changes of a row are added, which are its attributes of other names.
+CHANGED = {
+    "line_changes": {"quantity": "more", "returned": "change"},
+    "stock_changes": {"available": "change"},
+}
 ATTRIBUTES = {
-    name: [(column, "change" if column == CHANGED.get(name) else column) for column in of.columns]
+    name: [(column, CHANGED.get(name, {}).get(column, column)) for column in of.columns]
     for name, of in STATEMENTS.items()
 }
+
+
+# Runs a query in another transaction, which sees what is committed.
+Elsewhere = Callable[[Callable[[Executor], list[Any]]], list[Any]]
 
 
 class GuardFailed(WindlassError):
@@ -101,7 +114,12 @@ DEDUCTIONS = RowQuery(schema.deduction, by=keys(schema.deduction), is_locked=Tru
 LINES = RowQuery(schema.deduction_line, by=keys(schema.deduction_line), is_locked=True)
 LINES_OF = LINES._replace(by=("deduction_id",))
 RETURNS = RowQuery(schema.stock_return, by=keys(schema.stock_return))
-STOCK = RowQuery(schema.stock, by=keys(schema.stock), columns=("sku", "available"), is_locked=True)
+STOCK = RowQuery(
+    schema.stock,
+    by=keys(schema.stock),
+    columns=("sku", "available", "received", "deducted"),
+    is_locked=True,
+)
 
 
 @dataclass(slots=True)
@@ -123,12 +141,17 @@ class Wanted:
                 self.receipts.add((request.movement.value, request.id))
             case Deduct():
                 self.deductions.add((request.id,))
-            case GiveBack() | Undo() | Confirm():
+            case GiveBack() | Exchange() | Undo() | Confirm():
                 self.deductions.add((request.deduction,))
         match request:
             case GiveBack():
                 self.returns.add((request.deduction, request.id))
                 self.lines.update((request.deduction, sku) for sku in request.lines)
+            case Exchange():
+                self.returns.add((request.deduction, request.id))
+                moved = {**request.lines, **request.out}
+                self.lines.update((request.deduction, sku) for sku in moved)
+                self.skus.update((sku,) for sku in request.out)
             case Undo():
                 self.returns.add((request.deduction, request.id))
                 self.undone.add((request.deduction,))
@@ -158,11 +181,13 @@ class LedgerRows:
             wanted.add(request)
         return self._load(executor, wanted)
 
-    def load_joined(self, executor: Executor, request: Request) -> Book:
+    def load_joined(self, executor: Executor, request: Request, elsewhere: Elsewhere) -> Book:
         """The same for one request in a transaction of the caller's.
 
         With MySQL's default isolation, locking a row that does not exist would keep everybody
-        from inserting beside it. So rows are looked for before they are locked there.
+        from inserting beside it. So rows are looked for before they are locked there. The caller's
+        transaction may not see lines that an exchange has added meanwhile; once the deduction is
+        locked nobody adds more, and another transaction sees them all: `elsewhere` asks one.
         """
         if self._keep_others_out is not None:
             executor.execute(self._keep_others_out, {})
@@ -170,11 +195,13 @@ class LedgerRows:
         wanted.add(request)
         if self._lists.locks_gaps:
             wanted.deductions = set(self._existing(executor, DEDUCTIONS, wanted.deductions))
-            lines = (
-                *self._existing(executor, LINES_OF, wanted.undone & wanted.deductions),
-                *self._existing(executor, LINES, wanted.lines),
-            )
-            wanted.undone, wanted.lines = set(), set(lines)
+            undone = wanted.undone & wanted.deductions
+            if undone or wanted.lines:
+                self._read(executor, DEDUCTIONS, wanted.deductions)
+            lines = set(self._lines(executor, undone, wanted.lines))
+            if undone or wanted.lines - lines:
+                lines |= set(elsewhere(lambda it: self._lines(it, undone, wanted.lines)))
+            wanted.undone, wanted.lines = set(), lines
             skus = wanted.skus | {(sku,) for _, sku in wanted.lines}
             wanted.skus = set(self._existing(executor, STOCK, skus))
         return self._load(executor, wanted)
@@ -231,8 +258,15 @@ class LedgerRows:
             wanted.skus.add((line.sku,))
 
     def _load_stock(self, executor: Executor, wanted: Wanted, book: Book) -> None:
-        for sku, available in self._read(executor, STOCK, wanted.skus):
-            book.stock[sku] = StockRow(sku, available)
+        for row in self._read(executor, STOCK, wanted.skus):
+            found = StockRow(*row)
+            book.stock[found.sku] = found
+
+    def _lines(
+        self, executor: Executor, of: Iterable[tuple[str]], lines: Iterable[tuple[str, str]]
+    ) -> list[Any]:
+        """The keys of all lines of these deductions, and of these lines, as far as they exist."""
+        return [*self._existing(executor, LINES_OF, of), *self._existing(executor, LINES, lines)]
 
     def _existing(
         self, executor: Executor, read: RowQuery, wanted: Iterable[tuple[str, ...]]
@@ -280,7 +314,7 @@ def _writes(book: Book) -> Writes:
     lines = [line for _, own in sorted(book.lines.items()) for _, line in sorted(own.items())]
     touched = [row for _, row in sorted(book.stock.items()) if row.is_touched]
     rows: dict[str, Iterable[Any]] = {
-        "line_changes": [line for line in lines if line.change],
+        "line_changes": [line for line in lines if line.change or line.more],
         "stock_changes": touched,
         "deduction_changes": [row for row in deductions if row.is_changed],
         "new_deductions": deductions,

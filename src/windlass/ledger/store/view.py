@@ -121,7 +121,13 @@ def returns(executor: Executor, dialect: Dialect, deduction_id: str) -> list[Ret
         "order by created_at, return_id"
     )
     return [
-        Return(deduction_id, return_id, lines_of(body, Line), to_datetime(created_at))
+        Return(
+            deduction_id,
+            return_id,
+            lines_of(body, Line),
+            to_datetime(created_at),
+            out=lines_of(body, Line, part="out"),
+        )
         for return_id, body, created_at in executor.execute(query, {"id": deduction_id}).fetchall()
     ]
 
@@ -225,13 +231,15 @@ def list_returns(
     scanned = _scan(connection, rows.limit, limit=limit)
     keys = [(row.deduction_id, row.return_id) for row in scanned.rows]
     lines = _lines(connection, schema.return_line, keys)
+    outs = _exchanged(connection, keys)
     shown = [
         ListedReturn(
             *key,
-            movement_of(row.return_id),
+            Movement.EXCHANGE if key in outs else movement_of(row.return_id),
             row.created_at,
             _refusal(row.refusal),
             *_first(Line(*each) for each in lines.get(key, ())),
+            *_first(outs.get(key, ()) if row.refusal is None else ()),
         )
         for key, row in zip(keys, scanned.rows, strict=True)
     ]
@@ -336,6 +344,19 @@ def _lines(
         width = len(keys[0])
         found.setdefault(tuple(row[:width]), []).append(row[width:])
     return found
+
+
+def _exchanged(
+    connection: Connection, keys: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], tuple[Line, ...]]:
+    """What went out with those of these returns that are exchanges."""
+    if not keys:
+        return {}
+    of = schema.stock_return.c
+    asked = or_(*(and_(of.deduction_id == one, of.return_id == two) for one, two in keys))
+    rows = connection.execute(select(of.deduction_id, of.return_id, of.body).where(asked))
+    found = {(one, two): lines_of(body, Line, part="out") for one, two, body in rows}
+    return {key: lines for key, lines in found.items() if lines}
 
 
 def _first(lines: Iterable[Any]) -> tuple[tuple[Any, ...], bool]:
