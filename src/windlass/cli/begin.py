@@ -86,9 +86,7 @@ def demo(
     """
     from windlass.demo.play import play
 
-    play(
-        console, database=database, port=port, seconds=seconds, open_it=open_it, broker=broker
-    )
+    play(console, database=database, port=port, seconds=seconds, open_it=open_it, broker=broker)
 
 
 def _commands(path: Path, module: str) -> dict[str, str]:

@@ -47,10 +47,11 @@ class Custom:
         ]
 
     @staticmethod
-    def open() -> None:
-        """Take the first delivery, before the first order."""
+    def open() -> dict[str, int]:
+        """Take the first delivery, before the first order; its pieces."""
         lines = {sku: random.randint(*FIRST_STOCK) for sku in SOLD}
         shop.ledger.restock("opening delivery", lines)
+        return lines
 
     def _order(self) -> None:
         order, customer = f"order-{next(self._orders)}", random.choice(NAMES)

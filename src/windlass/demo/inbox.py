@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 KEPT = 50
+SEVERITIES = ("info", "warning", "critical")
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,8 @@ class Letter:
     id: str
     title: str
     text: str
+    # The worst of its alerts.
+    severity: str
     is_resolved: bool
     at: str
 
@@ -49,7 +52,9 @@ class Inbox:
             return 401, {"error": "the signature is wrong"}
         said = json.loads(body)
         data, is_resolved = said["data"], said["type"] == "alert.resolved"
-        letter = Letter(number, data["title"], data["text"], is_resolved, said["timestamp"])
+        found = [alert["severity"] for alert in data["alerts"]]
+        worst = max(found, key=SEVERITIES.index, default="info")
+        letter = Letter(number, data["title"], data["text"], worst, is_resolved, said["timestamp"])
         with self._lock:
             if all(each.id != number for each in self._letters):
                 self._letters.append(letter)

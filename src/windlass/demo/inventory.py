@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Callable
 from zlib import crc32
 
 START = 60
@@ -17,7 +18,8 @@ SOLD_EVERY_SECONDS = 45.0
 class Inventory:
     """Counts the pieces of each product; it is asked for one product at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._pieces: dict[str, int] = {}
         self._asked_at: dict[str, float] = {}
         # Only this shop sells these, so nothing else moves them.
@@ -46,7 +48,7 @@ class Inventory:
             return True
 
     def _sell_elsewhere(self, code: str) -> None:
-        now = time.monotonic()
+        now = self._now()
         before = self._asked_at.setdefault(code, now)
         self._asked_at[code] = now
         left = self._pieces.setdefault(code, crc32(code.encode()) % START)
@@ -54,4 +56,5 @@ class Inventory:
             left += DELIVERED
         sold = (now - before) / SOLD_EVERY_SECONDS * random.uniform(0.5, 1.5)
         # The part of a piece that is left over decides by chance.
-        self._pieces[code] = max(0, left - int(sold + random.random()))
+        whole = int(sold + random.random())
+        self._pieces[code] = max(0, left - whole)

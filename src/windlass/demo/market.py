@@ -53,9 +53,10 @@ class Market:
         """Sell a hot product to more customers than there are pieces, all at once."""
         number, code = next(self._sales), random.choice(SOLD)
         left = shop.ledger.stock(code).available
-        if left < PIECES:
-            shop.ledger.restock(f"sale-{number}", {code: PIECES - left})
-        pieces = max(PIECES, left)
+        delivered = max(0, PIECES - left)
+        if delivered:
+            shop.ledger.restock(f"sale-{number}", {code: delivered})
+        pieces = left + delivered
         self.sale = Sale(code, pieces, 0, 0, is_over=False)
         began = time.monotonic()
         with ThreadPoolExecutor(TILLS, thread_name_prefix="demo-till") as tills:
@@ -66,7 +67,9 @@ class Market:
             f"sale of {code}: {sum(got)} pieces in {time.monotonic() - began:.1f} s, "
             f"{len(got) - sum(got)} customers came too late"
         )
-        shop.move_pieces.using(key=f"sale-{number}").enqueue(f"sale-{number}", {code: -sum(got)})
+        shop.move_pieces.using(key=f"sale-{number}").enqueue(
+            f"sale-{number}", {code: delivered - sum(got)}
+        )
 
     def _take(self, order: str, code: str) -> bool:
         try:

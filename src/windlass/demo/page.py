@@ -47,6 +47,15 @@ class Purchase(RequestBody):
     pieces: Annotated[int, Field(ge=1, le=MOST_PIECES)] = 1
 
 
+class Swap(RequestBody):
+    """One piece of an order that a customer exchanges; a repeated `click` counts once."""
+
+    order: Code
+    click: Code
+    back: Code
+    out: Code
+
+
 class Cancellation(RequestBody):
     """The order that a customer cancels."""
 
@@ -73,6 +82,7 @@ class ShopPage:
         self.router.get("/state")(self.state)
         self.router.post("/look")(self.look)
         self.router.post("/buy")(self.buy)
+        self.router.post("/exchange")(self.exchange)
         self.router.post("/cancel")(self.cancel)
 
     def state(self, request: Request, search: str = "") -> ShopView:
@@ -92,6 +102,12 @@ class ShopPage:
     def buy(self, body: Purchase, request: Request) -> dict[str, str]:
         """Place an order."""
         return {"order": self._till.buy(_customer(request), body.code, body.pieces)}
+
+    def exchange(self, body: Swap, request: Request) -> dict[str, str]:
+        """Exchange a piece of an order."""
+        customer = _customer(request)
+        self._till.exchange(customer, body.order, body.click, back=body.back, out=body.out)
+        return {"order": body.order}
 
     def cancel(self, body: Cancellation, request: Request) -> dict[str, int]:
         """Cancel an order."""
@@ -125,7 +141,7 @@ def open_shop(site: FastAPI, page: ShopPage) -> None:
 
 def _rules() -> Iterator[tuple[str, str, Roles]]:
     yield "GET", "/state", VIEWERS
-    for path in ("/look", "/buy", "/cancel"):
+    for path in ("/look", "/buy", "/exchange", "/cancel"):
         yield "POST", path, OPERATORS
 
 

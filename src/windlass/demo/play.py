@@ -81,7 +81,7 @@ def _live(
     diary, pace = Diary(), float(os.environ.get(PACE) or 1)
     with ExitStack() as stack:
         stack.callback(shop.app.close)
-        Custom.open()
+        service.inventory.move("opening delivery", Custom.open())
         shop.stock_level.follow(shop.catalogue)
         stack.callback(shop.stock_level.unfollow, shop.catalogue)
         shop.stock_level.mirror(shop.catalogue)

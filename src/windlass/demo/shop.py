@@ -45,6 +45,17 @@ def place_order(order: str, customer: str, lines: dict[str, int]) -> None:
     app.database.write(write)
 
 
+def exchange(order: str, click: str, back: str, out: str) -> None:
+    """Take a piece of an order back and hand out another, once for each `click`."""
+
+    def write(connection: Connection) -> None:
+        ledger.exchange(order, click, back={back: 1}, out={out: 1}, conn=connection)
+        moved = f"{order} {click}"
+        move_pieces.using(key=moved, conn=connection).enqueue(moved, {back: 1, out: -1})
+
+    app.database.write(write)
+
+
 @app.task(priority=10, timeout="10s", keep="10m")
 async def fulfil(order: str, customer: str, lines: dict[str, int]) -> None:
     """Enqueue the packing of an order and a mail to its customer."""

@@ -90,6 +90,11 @@ class Till:
             self._orders.append((customer, order))
         return order
 
+    def exchange(self, customer: str, order: str, click: str, *, back: str, out: str) -> None:
+        """Exchange a piece of an order for another product."""
+        self._require_own(customer, order)
+        shop.exchange(order, click, back, out)
+
     def cancel(self, customer: str, order: str) -> int:
         """Start the flow that undoes an order; a second click gets the same run."""
         self._require_own(customer, order)

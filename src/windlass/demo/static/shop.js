@@ -5,7 +5,9 @@ const EVERY = 2000;
 const STALE_SECONDS = 60;
 const part = (id) => document.getElementById(id);
 let token = "";
-let waiting = new Set();
+const waiting = new Set();
+// The order and the product that a customer gives back, while another one is chosen.
+let choosing = null;
 
 function element(name, options = {}, ...children) {
   const made = document.createElement(name);
@@ -53,12 +55,39 @@ async function look(code) {
   await act("look", { code });
 }
 
+async function swap(code) {
+  const { order, back } = choosing;
+  choosing = null;
+  await act("exchange", { order, back, out: code, click: crypto.randomUUID() });
+}
+
+function choose(found) {
+  choosing = { order: found.id, back: found.lines[0].code };
+  refresh();
+}
+
+function wares(offer) {
+  if (offer.available === null) return element("span", { className: "soft small" }, "not sold here");
+  const isGone = offer.available === 0;
+  const isChosen = choosing !== null;
+  const text = isChosen ? "Take this instead" : `Buy · ${offer.available} left`;
+  return element(
+    "button",
+    {
+      className: isChosen ? "buy swap" : "buy",
+      disabled: isGone || (isChosen && choosing.back === offer.code),
+      ariaLabel: isChosen ? `Take ${offer.code} instead` : `Buy ${offer.code}`,
+      on: { click: () => (isChosen ? swap(offer.code) : act("buy", { code: offer.code })) },
+    },
+    isGone ? "Sold out" : text,
+  );
+}
+
 function card(offer) {
   const isStale = offer.age_seconds === null || offer.age_seconds > STALE_SECONDS;
   if (!isStale) waiting.delete(offer.code);
   const quantity = offer.quantity === null ? "–" : String(offer.quantity);
   const shown = waiting.has(offer.code) ? "asking …" : age(offer.age_seconds);
-  const isSold = offer.available !== null;
   return element(
     "li",
     { data: { code: offer.code }, className: isStale ? "stale" : "" },
@@ -69,36 +98,37 @@ function card(offer) {
       element("span", { className: "quantity" }, quantity, element("small", {}, " on hand")),
       element("span", { className: "age" }, shown),
     ),
-    isSold
-      ? element(
-          "button",
-          {
-            className: "buy",
-            disabled: offer.available === 0,
-            ariaLabel: `Buy ${offer.code}`,
-            on: { click: () => act("buy", { code: offer.code }) },
-          },
-          offer.available === 0 ? "Sold out" : `Buy · ${offer.available} left`,
-        )
-      : element("span", { className: "soft small" }, "not sold here"),
+    wares(offer),
   );
 }
 
 function order(found) {
   const lines = found.lines.map((line) => `${line.pieces} × ${line.code}`).join(", ");
-  const isOpen = found.state === "on its way";
+  const isOpen = found.state === "on its way" && found.lines.length > 0;
+  const isChosen = choosing?.order === found.id;
   return element(
     "li",
     { data: { order: found.id } },
-    element("span", {}, element("b", {}, found.id), ` ${lines}`, element("br"), element("small", { className: "soft" }, found.state)),
-    isOpen ? element("button", { on: { click: () => act("cancel", { order: found.id }) } }, "Cancel") : null,
+    element("span", {}, element("b", {}, found.id), ` ${lines}`, element("br"), element("small", {}, found.state)),
+    isOpen
+      ? element(
+          "span",
+          { className: "acts" },
+          element(
+            "button",
+            { on: { click: () => (isChosen ? ((choosing = null), refresh()) : choose(found)) } },
+            isChosen ? "Keep it" : "Exchange",
+          ),
+          element("button", { on: { click: () => act("cancel", { order: found.id }) } }, "Cancel"),
+        )
+      : null,
   );
 }
 
 function letter(found) {
   return element(
     "li",
-    { className: found.is_resolved ? "resolved" : "" },
+    { className: found.is_resolved ? "resolved" : found.severity },
     element("b", {}, found.title),
     element("small", { className: "soft" }, found.text),
   );
