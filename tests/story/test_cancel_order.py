@@ -14,7 +14,31 @@ from windlass import App, Status
 from windlass.ledger import DeductionStatus, Ledger
 
 ROOT = Path(__file__).resolve().parents[2]
-SYSTEMS = ("refund", "revoke points", "restore coupon", "stop parcel", "mail")
+SYSTEMS = (
+    "stop parcel",
+    "revoke points",
+    "restore coupon",
+    "refund",
+    "credit invoice",
+    "mail",
+)
+# What must be undone before what.
+BEFORE = (
+    ("stop parcel", "refund"),
+    ("revoke points", "refund"),
+    ("refund", "credit invoice"),
+    ("credit invoice", "mail"),
+    ("restore coupon", "mail"),
+)
+REPORT = {
+    "parcel": "stopped in the store",
+    "stock": "4 bolt, 2 nut",
+    "coupon": "SPRING can be used again",
+    "points": "39 revoked, 20 were spent",
+    "payment": "58.00 paid back",
+    "invoice": "credit note C-order-7",
+    "mail": "order order-7 is cancelled: you get 58.00 back",
+}
 STEPS = ("stock", *SYSTEMS)
 # A worker of the example, until the order is cancelled. It dies the first time that a step is done
 # and nobody has heard of it.
@@ -23,8 +47,8 @@ import asyncio, os, pathlib, signal, sys
 from examples.cancel_order import shop
 
 def die_after(call, name):
-    def called(*given):
-        result = call(*given)
+    def called(*given, **facts):
+        result = call(*given, **facts)
         if sys.argv[1] == name or sys.argv[1] == given[0]:
             os.kill(os.getpid(), signal.SIGKILL)
         return result
@@ -74,16 +98,19 @@ def check(url: str, folder: Path, fatal: str) -> None:
         assert ledger.deduction("order-7").status is DeductionStatus.VOIDED
         assert ledger.audit().ok
     with closing(sqlite3.connect(folder / "outside.db")) as outside:
-        calls = dict(outside.execute("select system, calls from call").fetchall())
+        rows = outside.execute("select system, calls, place from call").fetchall()
+    calls = {system: count for system, count, _ in rows}
+    place = {system: place for system, _, place in rows}
     # A step whose end nobody has heard of is repeated, and the other side knows the call.
     for system in SYSTEMS:
         assert calls[system] >= 1 + (system == fatal)
+    assert [pair for pair in BEFORE if place[pair[0]] > place[pair[1]]] == []
     with closing(App(url)) as app:
         (run,) = app.flows.runs()
         assert run.status is Status.SUCCEEDED
         nodes = {node.name: node for node in app.flows.ref(run.id).nodes()}
     assert nodes["give_back_stock"].result == {"bolt": 4, "nut": 2}
-    assert nodes["tell_customer"].result == "order order-7 is cancelled: 6 pieces came back"
+    assert nodes["report"].result == REPORT
 
 
 @pytest.mark.parametrize(
