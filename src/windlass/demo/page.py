@@ -19,7 +19,7 @@ from starlette.routing import Mount, Route
 from windlass.demo.inbox import Inbox, Letter
 from windlass.demo.market import Market, Sale
 from windlass.demo.routine import Diary
-from windlass.demo.till import Offer, Order, Till
+from windlass.demo.till import Offer, PageOrder, Till
 from windlass.web.access import AccessGate
 from windlass.web.problem import handle_problems
 from windlass.web.request import Console
@@ -34,7 +34,7 @@ FILES = {"": "text/html", "shop.js": "text/javascript", "shop.css": "text/css"}
 Code = Annotated[str, StringConstraints(min_length=1, max_length=LONGEST_CODE)]
 
 
-class Look(RequestBody):
+class Glimpse(RequestBody):
     """A product that a customer looks at."""
 
     code: Code
@@ -67,7 +67,7 @@ class ShopView:
     """Everything on the page."""
 
     offers: list[Offer]
-    orders: list[Order]
+    orders: list[PageOrder]
     inbox: list[Letter]
     sale: Sale | None
     news: list[str]
@@ -95,7 +95,7 @@ class ShopPage:
             news=[note.text for note in reversed(self._diary.last())],
         )
 
-    def look(self, body: Look) -> dict[str, str]:
+    def look(self, body: Glimpse) -> dict[str, str]:
         """A customer looks at a product: a stale one is asked for."""
         return {"visit": self._till.look(body.code)}
 

@@ -45,7 +45,7 @@ class OrderLine:
 
 
 @dataclass(frozen=True)
-class Order:
+class PageOrder:
     """One order of a customer."""
 
     id: str
@@ -102,13 +102,13 @@ class Till:
         self._cancelled.add(order)
         return run.id
 
-    def orders(self, customer: str) -> list[Order]:
+    def orders(self, customer: str) -> list[PageOrder]:
         """The orders of a customer, newest first."""
         with self._lock:
             own = [order for who, order in self._orders if who == customer]
         return [self._order(order) for order in reversed(own)]
 
-    def _order(self, number: str) -> Order:
+    def _order(self, number: str) -> PageOrder:
         found = shop.ledger.deduction(number)
         state: OrderState = "on its way"
         if found.status is DeductionStatus.VOIDED:
@@ -116,7 +116,7 @@ class Till:
         elif number in self._cancelled:
             state = "being cancelled"
         lines = [OrderLine(line.sku, line.returnable) for line in found.lines if line.returnable]
-        return Order(number, state, lines)
+        return PageOrder(number, state, lines)
 
     def _require_own(self, customer: str, order: str) -> None:
         with self._lock:
