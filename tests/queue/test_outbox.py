@@ -81,6 +81,27 @@ def test_no_two_messages_of_one_key_are_under_way_at_once():
 
 
 @pytest.mark.mostly("sqlite")
+@pytest.mark.mostly("sqlite")
+def test_pages_grow_while_messages_are_small_and_shrink_when_they_are_large():
+    limit = engine.FIRST_PAGE
+    for _ in range(3):
+        limit = engine.next_limit(limit, [100] * limit)
+    assert limit == engine.AT_ONCE
+
+    assert engine.next_limit(limit, [256_000] * 10) * 256_000 < engine.PAGE_BYTES
+    assert engine.next_limit(10, [50_000_000]) == 1
+    assert engine.next_limit(1, [100]) > 1
+
+
+def test_many_large_messages_are_written_and_sent_in_parts(app, queue):
+    bodies = [b"\xff" + bytes(200_000) for _ in range(100)]
+
+    assert app.publish_many(queue, bodies, key=lambda _: "k") == 100
+
+    app.drain()
+    assert [each.body for each in received(queue, 100)] == bodies
+
+
 def test_bytes_are_sent_as_they_are(app, queue):
     app.publish(queue, b"\xff\x00", content_type="image/png")
     app.drain()

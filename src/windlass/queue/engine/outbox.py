@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
+from typing import NamedTuple
 
 from windlass import telemetry
 from windlass.core.alert.model import Trouble
@@ -34,7 +35,10 @@ TABLES = "0011"
 LOOK_SECONDS = 0.1
 IDLE_SECONDS = 0.5
 TABLES_SECONDS = 5.0
+# A page has so many messages at most, and fewer if they are large: they are in memory.
 AT_ONCE = 2_000
+FIRST_PAGE = 200
+PAGE_BYTES = 8_000_000
 UNKNOWN_SECONDS = 10.0
 FULL_PAUSE = 1.0
 # A connection that nobody uses is closed: it would need heartbeats.
@@ -45,7 +49,16 @@ UNCONFIRMED = (
 )
 
 Find = Callable[[str, str], Queue | None]
-ReadPage = Callable[[Sequence[range], OutboxPlace], list[OutboxRow]]
+
+
+class Page(NamedTuple):
+    """Messages that wait, and where the page after them begins: after the last, at the start."""
+
+    rows: Sequence[OutboxRow]
+    following: OutboxPlace
+
+
+ReadPage = Callable[[Sequence[range], OutboxPlace, int], list[OutboxRow]]
 
 
 class Outbox(FaceLoop):
@@ -216,20 +229,20 @@ class QueueSender:
             share = self._workplace.ring.share
             if self._workplace.in_flight.is_halted or not share.runs:
                 return
-            rows = self._pages.read(share.runs, after)
-            if not rows and after == OutboxPlace():
+            page = self._pages.read(share.runs, after)
+            if not page.rows and after == OutboxPlace():
                 return
-            if not self._send(sorted(rows, key=lambda row: row.id), worker=share.worker):
+            if not self._send(sorted(page.rows, key=lambda row: row.id), worker=share.worker):
                 return
             # At the end it starts over: a row may commit late, with an early id.
-            after = place_after(rows)
+            after = page.following
             if after == OutboxPlace():
                 self._settle()
 
-    def _read(self, buckets: Sequence[range], after: OutboxPlace) -> list[OutboxRow]:
+    def _read(self, buckets: Sequence[range], after: OutboxPlace, limit: int) -> list[OutboxRow]:
         return self._site.database.read(
             lambda connection: outbox.read(
-                connection, self._number, buckets=buckets, after=after, limit=AT_ONCE
+                connection, self._number, buckets=buckets, after=after, limit=limit
             )
         )
 
@@ -344,30 +357,39 @@ class _Pages:
     def __init__(self, read: ReadPage, *, name: str) -> None:
         self._read = read
         self._name = name
-        self._ahead: tuple[object, Future[list[OutboxRow]]] | None = None
+        self._limit = FIRST_PAGE
+        self._ahead: tuple[object, Future[Page]] | None = None
 
-    def read(self, buckets: Sequence[range], after: OutboxPlace) -> list[OutboxRow]:
-        """The rows after a place."""
+    def read(self, buckets: Sequence[range], after: OutboxPlace) -> Page:
+        """The messages after a place."""
         wanted, ahead = (list(buckets), after), self._ahead
         self._ahead = None
         # The buckets may be others by now.
         is_ahead = ahead is not None and ahead[0] == wanted
-        rows = ahead[1].result() if ahead and is_ahead else self._read(buckets, after)
-        following = place_after(rows)
-        if following != OutboxPlace():
-            read = partial(self._read, buckets, following)
-            self._ahead = (list(buckets), following), in_background(read, self._name)
-        return rows
+        page = ahead[1].result() if ahead and is_ahead else self._page(buckets, after)
+        if page.following != OutboxPlace():
+            read = partial(self._page, buckets, page.following)
+            self._ahead = (list(buckets), page.following), in_background(read, self._name)
+        return page
+
+    def _page(self, buckets: Sequence[range], after: OutboxPlace) -> Page:
+        limit = self._limit
+        rows = self._read(buckets, after, limit)
+        self._limit = next_limit(limit, [len(row.message.body) for row in rows])
+        is_full = len(rows) == limit
+        return Page(rows, OutboxPlace(rows[-1].bucket, rows[-1].id) if is_full else OutboxPlace())
 
     def forget(self) -> None:
         """What was read ahead may be outdated when something is sent again."""
         self._ahead = None
 
 
-def place_after(rows: Sequence[OutboxRow]) -> OutboxPlace:
-    """Where the next page begins; the very first place after the last page."""
-    is_full = len(rows) == AT_ONCE
-    return OutboxPlace(rows[-1].bucket, rows[-1].id) if is_full else OutboxPlace()
+def next_limit(limit: int, sizes: Sequence[int]) -> int:
+    """How many messages to read at once after a page with bodies of these sizes."""
+    if not sizes:
+        return limit
+    fitting = PAGE_BYTES * len(sizes) // max(1, sum(sizes))
+    return max(1, min(AT_ONCE, 4 * limit, fitting))
 
 
 def _waves(rows: Sequence[OutboxRow]) -> list[list[OutboxRow]]:
