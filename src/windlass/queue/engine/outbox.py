@@ -39,8 +39,8 @@ TABLES_SECONDS = 5.0
 AT_ONCE = 2_000
 FIRST_PAGE = 200
 PAGE_BYTES = 8_000_000
+FEWEST = 10
 UNKNOWN_SECONDS = 10.0
-FULL_PAUSE = 1.0
 # A connection that nobody uses is closed: it would need heartbeats.
 OPEN_SECONDS = 15.0
 FAILED = "message failed"
@@ -174,7 +174,8 @@ class QueueSender:
         self.contact.number = number
         self._future: Future[None] | None = None
         self._is_stopping = False
-        self._full_until = 0.0
+        # Whether the queue is there, also if its broker is killed now.
+        self._has_queue = False
         # When the connection is closed, if nothing is sent before.
         self._close_at: float | None = None
         self._pages = _Pages(self._read, name=f"outbox-{queue.name}")
@@ -189,8 +190,6 @@ class QueueSender:
     def go_on(self) -> None:
         """Send on a thread, unless one is at it, or the broker is left alone for a while."""
         if self.is_busy or self._is_stopping or self.contact.seconds_to_wait:
-            return
-        if time.monotonic() < self._full_until:
             return
         if self._future is not None and (problem := self._future.exception()) is not None:
             telemetry.emit("loop.failed", loop="outbox", error=str(problem)[:300], failures=1)
@@ -252,12 +251,18 @@ class QueueSender:
             # What was confirmed and is not deleted is sent again: not after the next of its key.
             self._settle()
         confirmed: list[int] = []
+        has_queue, self._has_queue = self._has_queue, False
         try:
+            if not has_queue:
+                self._broker.declare(self._queue, lasting=True)
             for wave in _waves(rows):
                 sent = self._broker.publish(self._queue, [row.message for row in wave])
                 confirmed += [wave[place].id for place in sent.confirmed]
                 if sent.refused:
-                    self._tell_full(sent.refused)
+                    why = next(iter(sent.refused.values()))
+                    refused, is_moving = len(sent.refused), bool(confirmed)
+                    self.contact.full(why, refused=refused, is_moving=is_moving)
+                    self._pages.narrow(2 * len(confirmed))
                 elif len(sent.confirmed) < len(wave):
                     self.contact.failed(BrokerUnavailable(self._queue.address, UNCONFIRMED))
                 if len(sent.confirmed) < len(wave):
@@ -278,6 +283,7 @@ class QueueSender:
         finally:
             # In one transaction for all waves: a message of a wave that is repeated has its old id.
             self._sent(confirmed, worker=worker)
+        self._has_queue = True
         self.contact.answered()
         return True
 
@@ -308,11 +314,6 @@ class QueueSender:
         meter = self._site.registry.meter
         if meter is not None:
             meter.publish(self._queue.name, len(ids))
-
-    def _tell_full(self, refused: dict[int, str]) -> None:
-        why = next(iter(refused.values()))
-        self._full_until = time.monotonic() + FULL_PAUSE
-        telemetry.emit("queue.full", queue=self._queue.name, messages=len(refused), error=why)
 
     def _find_refused(self, wave: Sequence[OutboxRow], *, worker: int) -> bool:
         """Find the message that the broker will never take; False if it is not about a message."""
@@ -378,6 +379,10 @@ class _Pages:
         self._limit = next_limit(limit, [len(row.message.body) for row in rows])
         is_full = len(rows) == limit
         return Page(rows, OutboxPlace(rows[-1].bucket, rows[-1].id) if is_full else OutboxPlace())
+
+    def narrow(self, limit: int) -> None:
+        """Read fewer at once: a full queue refuses what it is sent."""
+        self._limit = min(self._limit, max(FEWEST, limit))
 
     def forget(self) -> None:
         """What was read ahead may be outdated when something is sent again."""
