@@ -20,12 +20,22 @@ async function answer(message) {
   }
 }
 
+function read({ content }) {
+  try {
+    return JSON.parse(content);
+  } catch {
+    return null;
+  }
+}
+
 const connection = await amqp.connect(url);
 const channel = await connection.createConfirmChannel();
 await channel.prefetch(20);
 await channel.assertQueue(queue, { durable: true });
 await channel.consume(queue, async (delivery) => {
-  const message = JSON.parse(delivery.content);
+  const message = read(delivery);
+  // Nobody can answer it: drop it, so that it comes to no other consumer.
+  if (!message?.reply_to) return channel.reject(delivery, false);
   const reply = JSON.stringify({ windlass: 1, id: message.id, ...(await answer(message)) });
   const options = { persistent: true, correlationId: message.id };
   // First the reply, then the acknowledgement: whoever dies in between loses nothing.

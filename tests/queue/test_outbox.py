@@ -8,16 +8,24 @@ from sqlalchemy import text
 
 import windlass
 from tests.fixture.broker import fresh_queue, skip_without_broker
+from tests.queue.engine.hand import running
 from tests.queue.sending import depth, received
 from tests.server import RabbitMQ, Redis
 from tests.table import count
+from tests.wait import eventually
 from windlass.database.schema import outbox
 from windlass.queue import Queue
 from windlass.queue.broker import amqp
+from windlass.queue.engine import contact, publish
 from windlass.queue.engine import outbox as engine
-from windlass.queue.engine import publish
 from windlass.queue.model.message import Outgoing
+from windlass.queue.operate import operate
 from windlass.queue.store.outbox import OutboxRow
+
+
+def shown(app, queue):
+    """The queue as operators see it."""
+    return operate.show(app.fleet, app.registry, queue.name, ask=False)
 
 
 def test_a_message_is_sent_after_the_commit_with_a_stable_id(app, queue):
@@ -81,6 +89,27 @@ def test_no_two_messages_of_one_key_are_under_way_at_once():
 
 
 @pytest.mark.mostly("sqlite")
+@pytest.mark.mostly("sqlite")
+def test_pages_grow_while_messages_are_small_and_shrink_when_they_are_large():
+    limit = engine.FIRST_PAGE
+    for _ in range(3):
+        limit = engine.next_limit(limit, [100] * limit)
+    assert limit == engine.AT_ONCE
+
+    assert engine.next_limit(limit, [256_000] * 10) * 256_000 < engine.PAGE_BYTES
+    assert engine.next_limit(10, [50_000_000]) == 1
+    assert engine.next_limit(1, [100]) > 1
+
+
+def test_many_large_messages_are_written_and_sent_in_parts(app, queue):
+    bodies = [b"\xff" + bytes(200_000) for _ in range(100)]
+
+    assert app.publish_many(queue, bodies, key=lambda _: "k") == 100
+
+    app.drain()
+    assert [each.body for each in received(queue, 100)] == bodies
+
+
 def test_bytes_are_sent_as_they_are(app, queue):
     app.publish(queue, b"\xff\x00", content_type="image/png")
     app.drain()
@@ -167,6 +196,33 @@ def test_a_full_queue_holds_messages_back_and_loses_none(app, rabbitmq, events):
 
 
 @pytest.mark.mostly("sqlite")
+def test_a_full_queue_is_told_once_and_shown_until_it_takes_messages_again(app, rabbitmq, events):
+    queue = fresh_queue(rabbitmq, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    app.publish_many(queue, [{"n": n} for n in range(4)])
+
+    with running(app.worker()):
+        eventually(lambda: shown(app, queue).error, 20, what="an error that is shown")
+        assert "its queue may be full" in shown(app, queue).error
+        for _ in range(3):
+            received(queue, 1)
+        eventually(lambda: count(app, outbox) == 0, 30, what="an empty outbox")
+        eventually(lambda: shown(app, queue).error is None, 20, what="no error")
+
+    assert [name for name, _ in events].count("queue.full") == 1
+
+
+@pytest.mark.mostly("sqlite")
+def test_a_drain_does_not_wait_for_a_queue_that_stays_full(app, rabbitmq, monkeypatch):
+    monkeypatch.setattr(contact, "FULL_PAUSE", 0.05)
+    queue = fresh_queue(rabbitmq, arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    app.publish_many(queue, [{"n": 1}, {"n": 2}])
+
+    with pytest.raises(windlass.BrokerUnavailable, match="its queue may be full"):
+        app.drain()
+
+    assert count(app, outbox) == 1
+
+
 @pytest.mark.mostly("sqlite")
 def test_a_broker_that_holds_senders_back_is_told_about(app, pools, monkeypatch):
     skip_without_broker("rabbitmq", pools.missing)

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.queue.sending import send
 from tests.spawn import Spawned
 from tests.wait import eventually
 from windlass import App, Status
+from windlass.queue import Queue
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "carrier"
@@ -76,6 +78,8 @@ def test_a_consumer_for_node_and_one_for_python_visit_what_a_worker_carries(plac
         items = [stock_level.item(f"SKU-{number:03}") for number in range(100)]
         return [item.remark for item in items if item and item.status is Status.SUCCEEDED]
 
+    # What is no message of the protocol stops nobody.
+    send(Queue(place.broker_url, "visits"), b"{not json", 7, {"windlass": 1})
     stock_level.add(f"SKU-{number:03}" for number in range(50))
     with ExitStack() as stack:
         stack.enter_context(place.windlass("worker", "worker", "examples.carrier.shop:app"))

@@ -1,15 +1,14 @@
 """`conn=`: a task that exists only if the caller's own transaction commits."""
 
 import sqlite3
-from contextlib import closing, contextmanager
-from urllib.parse import urlsplit
+from contextlib import closing
 
 import psycopg
 import pymysql
 import pytest
 from sqlalchemy import create_engine, text
-from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
+from tests.connecting import WAYS, async_engine, opened, raw_connection
 from tests.table import count, tasks
 from windlass import BadConnection, DuplicateKey, Status, TaskNotFound
 from windlass.database.database import normalise
@@ -35,44 +34,6 @@ def engine(database_url):
     engine = create_engine(normalise(database_url))
     yield engine
     engine.dispose()
-
-
-def raw_connection(url):
-    """A connection of the driver itself, as a user without SQLAlchemy has it."""
-    if url.startswith("sqlite"):
-        return sqlite3.connect(url.removeprefix("sqlite:///"))
-    if url.startswith("postgresql"):
-        return psycopg.connect(url)
-    parts = urlsplit(url)
-    return pymysql.connect(
-        host=parts.hostname,
-        port=parts.port,
-        user=parts.username,
-        password=parts.password or "",
-        database=parts.path[1:],
-    )
-
-
-@contextmanager
-def opened(way, engine, url):
-    """A connection of the given kind, with what commits and what rolls back."""
-    match way:
-        case "Connection":
-            with engine.connect() as connection:
-                yield connection
-        case "Session":
-            with Session(engine) as session:
-                yield session
-        case "scoped_session":
-            session = scoped_session(sessionmaker(engine))
-            yield session
-            session.remove()
-        case "raw":
-            with closing(raw_connection(url)) as connection:
-                yield connection
-
-
-WAYS = ["Connection", "Session", "scoped_session", "raw"]
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -178,24 +139,6 @@ async def test_a_sync_connection_may_be_joined_from_a_coroutine(app, note, engin
         connection.commit()
 
     assert count(app) == 1
-
-
-def async_engine(url):
-    """An engine of an async driver on the same database."""
-    pytest.importorskip("greenlet")
-    from sqlalchemy.ext.asyncio import create_async_engine
-
-    normal = normalise(url)
-    match normal.get_backend_name():
-        case "sqlite":
-            pytest.importorskip("aiosqlite")
-            return create_async_engine(normal.set(drivername="sqlite+aiosqlite"))
-        case "postgresql":
-            return create_async_engine(normal)
-    pytest.importorskip("aiomysql")
-    # It knows the option by another name.
-    bare = normal.difference_update_query(["ssl_disabled"])
-    return create_async_engine(bare.set(drivername="mysql+aiomysql"))
 
 
 @pytest.mark.parametrize("way", ["AsyncConnection", "AsyncSession"])

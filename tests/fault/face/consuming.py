@@ -96,7 +96,11 @@ def all_of(queue, least):
             found.extend(more)
             return not more and len({each.id for each in found}) >= least
 
-        eventually(are_all, 30, what=f"{least} messages in {queue!r}")
+        try:
+            eventually(are_all, 60, what=f"{least} messages in {queue!r}")
+        except AssertionError as error:
+            names = sorted({str(each.body) for each in found})
+            raise AssertionError(f"{error}; there were {len(names)}: {names}") from None
     return found
 
 

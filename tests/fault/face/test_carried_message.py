@@ -4,12 +4,14 @@ A consumer that dies, a lost message, a lost reply, a second reply, and a reply 
 each row ends once, by the reply to the attempt that it names.
 """
 
+import os
+import socket
 import uuid
 from contextlib import closing
 
 import pytest
 
-from tests.fault.face.carried import CarrierCrew, Shop
+from tests.fault.face.carried import MODULE, CarrierCrew, Shop
 from tests.queue.engine.hand import Hand, receiver_of, running, sender_of
 from tests.server.relay import Relay
 from tests.wait import eventually
@@ -170,3 +172,25 @@ def test_a_reply_after_the_take_over_changes_nothing(crew, shop, hand):
     assert (row.status, row.started_at) == (Status.SUCCEEDED, second["fence"])
     assert second["fence"] > first["fence"]
     assert row.remark is None
+
+
+def test_a_consumer_opens_no_database(crew, shop):
+    with socket.create_server(("127.0.0.1", 0)) as nowhere:
+        nowhere.setblocking(False)
+        port = nowhere.getsockname()[1]
+        effects, broker, name = str(shop.effects), shop.queue.url, shop.queue.name
+        # The consumer's app names a database where somebody would notice a connection.
+        url = f"postgresql://nobody@127.0.0.1:{port}/none"
+        source = MODULE.format(url=url, broker=broker, effects=effects, name=name)
+        (crew.folder / "served.py").write_text(source)
+        consumer = crew.consumer()
+        with running(shop.app.worker()):
+            ref = shop.carried.enqueue(0)
+            fence = ref.result(timeout=30)
+        assert consumer.terminate() == 0
+
+        with pytest.raises(BlockingIOError):
+            nowhere.accept()
+
+    assert list(crew.ran()) == [(ref.id, fence)]
+    assert str(os.getpid()) not in shop.effects.read_text().split()

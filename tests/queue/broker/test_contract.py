@@ -5,7 +5,7 @@ import json
 import pytest
 
 import windlass
-from tests.fixture.broker import fresh_queue
+from tests.fixture.broker import fresh_queue, skip_without_broker
 from tests.server import RabbitMQ, Redis
 from windlass.queue import Queue
 from windlass.queue.broker import broker_of
@@ -317,3 +317,17 @@ def test_a_killed_broker_is_an_error_and_then_a_new_connection():
             assert subscription.acknowledge(found[1:]) == 2
             assert broker.publish(queue, messages(1)).confirmed == {0}
             assert [each.id for each in taken(subscription, 1)] == ["m0"]
+
+
+def test_a_new_queue_and_what_it_confirmed_outlive_a_broker_that_is_killed_at_once(pools):
+    skip_without_broker("rabbitmq", pools.missing)
+    with RabbitMQ(fast=False) as server:
+        queue = fresh_queue(server.start())
+        with broker_of(queue) as broker:
+            broker.declare(queue, lasting=True)
+            assert broker.publish(queue, [Outgoing("a", b"{}")]).confirmed == {0}
+            server.kill()
+        server.start()
+
+        with broker_of(queue) as broker:
+            assert broker.depth(queue) == 1

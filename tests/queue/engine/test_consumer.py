@@ -389,6 +389,12 @@ def test_a_worker_and_a_consumer_do_the_work_of_each_face(database_url, any_brok
         right = flow.add(add, one, 2)
         flow.add(add, left.result, right.result, name="sum", after=[left, right])
 
+    strokes = []
+
+    @shop.cron("* * * * *", via=via)
+    def clock() -> None:
+        strokes.append(windlass.context().due_at)
+
     level.add(f"c{number}" for number in range(200))
     with running(shop.worker()), running(make_consumer(shop.registry, via.name)):
         run = sums.start(10)
@@ -397,6 +403,8 @@ def test_a_worker_and_a_consumer_do_the_work_of_each_face(database_url, any_brok
         eventually(lambda: level.item("c199").remark == "seen c199", 20)
         eventually(lambda: offer.progress().done == 199 and offer.progress().failed == 1, 20)
         eventually(lambda: offers.progress().done == 50, 20)
+        clock.enqueue()
+        eventually(lambda: strokes, 20)
 
     assert {node.name: node.result for node in run.nodes()}["sum"] == 23
     (failure,) = offer.failures()

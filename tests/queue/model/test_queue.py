@@ -42,11 +42,25 @@ def test_a_url_that_cannot_be_used_is_refused_with_the_cure(url, cure):
         Queue(url, "product")
 
 
-def test_a_refused_url_does_not_show_its_password():
+@pytest.mark.parametrize(
+    "url",
+    [
+        "amqp://shop:secret@:0/",
+        # Up to the slash it looks like a port, and the rest like a virtual host.
+        "amqp://shop:77/secret@broker//",
+        "amqp://shop:77?secret@broker//",
+        "amqp://shop:77#secret@broker//",
+        "amqp://shop:a@77/secret@broker//",
+        "amqp://shop:secret/77@broker//",
+        "redis://:77/secret@broker/0",
+    ],
+)
+def test_a_refused_url_does_not_show_its_password(url):
     with pytest.raises(windlass.BadQueue) as refused:
-        Queue("amqp://shop:secret@:0/", "product")
+        Queue(url, "product")
 
     assert "secret" not in str(refused.value)
+    assert "77" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

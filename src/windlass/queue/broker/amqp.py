@@ -26,6 +26,10 @@ from windlass.queue.model.queue import Queue
 MOST_UNCONFIRMED = 1_000
 AT_ONCE = 250
 CONFIRM_SECONDS = 30.0
+# RabbitMQ writes down that there is a new queue up to two seconds after it has said so. If it is
+# killed before, the queue is gone, with all messages that it has confirmed.
+WRITTEN_SECONDS = 2.5
+NOT_FOUND = 404
 # What is raised about a message that does not fit into AMQP.
 UNWRITABLE = (struct.error, ValueError, TypeError, OverflowError)
 # So many bytes are written to the socket at once: a call for each message costs as much as it.
@@ -39,9 +43,13 @@ class AmqpBroker(Broker):
         self._link = BrokerLink(queue, read_timeout=ANSWER_SECONDS, write_timeout=ANSWER_SECONDS)
         self._publisher: _Publisher | None = None
 
-    def declare(self, queue: Queue) -> None:
-        with self._link.speaking() as connection, connection.channel() as channel:
-            _declare(channel, queue)
+    def declare(self, queue: Queue, *, lasting: bool = False) -> None:
+        with self._link.speaking() as connection:
+            is_new = lasting and queue.declare and not _is_there(connection, queue)
+            with connection.channel() as channel:
+                _declare(channel, queue)
+        if is_new:
+            time.sleep(WRITTEN_SECONDS)
 
     def publish(self, queue: Queue, messages: Sequence[Outgoing], *, declare: bool = True) -> Sent:
         sent = Sent(set(), {})
@@ -190,6 +198,19 @@ class _Gathered:
         parts, self._parts, self._size = self._parts, [], 0
         if parts:
             self._transport.write(b"".join(parts))
+
+
+def _is_there(connection: Any, queue: Queue) -> bool:
+    channel = connection.channel()
+    try:
+        channel.queue_declare(queue.name, passive=True)
+    except connection.channel_errors as problem:
+        if getattr(problem, "reply_code", None) == NOT_FOUND:
+            # The broker has closed the channel.
+            return False
+        raise
+    channel.close()
+    return True
 
 
 def _declare(channel: Any, queue: Queue) -> None:

@@ -20,8 +20,12 @@ class Broker(ABC):
     """A connection to the broker of one URL."""
 
     @abstractmethod
-    def declare(self, queue: Queue) -> None:
-        """Make sure that the queue is there. Raises BrokerRefused if it cannot be."""
+    def declare(self, queue: Queue, *, lasting: bool = False) -> None:
+        """Make sure that the queue is there. Raises BrokerRefused if it cannot be.
+
+        With `lasting` it returns when the broker will have the queue, too, if it is killed now.
+        That may take some seconds for a queue that was not there.
+        """
 
     @abstractmethod
     def publish(self, queue: Queue, messages: Sequence[Outgoing], *, declare: bool = True) -> Sent:

@@ -110,9 +110,9 @@ class RedisBroker(Broker):
         )
         self._subscriptions: list[RedisSubscription] = []
 
-    def declare(self, queue: Queue) -> None:
+    def declare(self, queue: Queue, *, lasting: bool = False) -> None:
         """A list needs no declaration: only see that Redis answers."""
-        del queue
+        del queue, lasting
         with self._link.speaking() as connection:
             client_of(connection).ping()
 

@@ -20,7 +20,8 @@ class VirtualBroker(Broker):
         self._link = BrokerLink(queue)
         self._declared: set[tuple[int, Queue]] = set()
 
-    def declare(self, queue: Queue) -> None:
+    def declare(self, queue: Queue, *, lasting: bool = False) -> None:
+        del lasting
         with self._link.speaking() as connection:
             _declare(connection.default_channel, queue)
 

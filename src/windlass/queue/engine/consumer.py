@@ -28,7 +28,7 @@ from windlass.errors import BrokerUnavailable, WindlassError
 from windlass.queue.broker import Subscription, broker_of
 from windlass.queue.engine.contact import Contact
 from windlass.queue.engine.effect import Disturbances, HeldMessage, MessageRun
-from windlass.queue.engine.keep import LARGEST_KEPT, Keeping, ToKeep
+from windlass.queue.engine.keep import Keeping, ToKeep
 from windlass.queue.engine.tally import ConsumerTally
 from windlass.queue.model.consume import NoId, plain, terms_of
 from windlass.queue.model.message import Delivered, ReceivedMessage
@@ -234,8 +234,8 @@ class ConsumerLoop(FaceLoop):
         except Exception as problem:
             # Another try would end in the same way, until the code is another.
             return ToKeep(held, 1, None, describe(problem)[0])
-        is_small = len(message.body) <= LARGEST_KEPT
-        if delivery.is_again and is_small and held.lane not in self._lanes:
+        is_tried_here = delivery.is_again and message.too_large is None
+        if is_tried_here and held.lane not in self._lanes:
             return ToKeep(held, 0, self._site.clock.now(), None)
         return held
 
@@ -418,10 +418,11 @@ class ConsumerLoop(FaceLoop):
             if any(id(each) in kept for each in waiting):
                 self._lanes[lane] = deque(each for each in waiting if id(each) not in kept)
         for each in messages:
-            if each.is_too_large and self._subscription is not None:
-                # Its body may go to the dead-letter exchange of the queue.
+            is_too_large = each.too_large is not None
+            if is_too_large and self._subscription is not None:
+                # It may go to the dead-letter exchange of the queue.
                 self._reject(each.held)
-            if each.due_at is None or each.is_too_large:
+            if each.due_at is None or is_too_large:
                 telemetry.emit(
                     "message.failed",
                     kind=self._kind.name,

@@ -19,6 +19,13 @@ LONGEST_PAUSE = 30.0
 # So long a broker may be away before people are told: it may just be restarted.
 ALERT_SECONDS = 15.0
 NOTE_SECONDS = 5.0
+# How long a full queue is left alone: shortly while it takes some, longer and longer if none.
+MOVING_PAUSE = 0.1
+FULL_PAUSE = 1.0
+LONGEST_FULL_PAUSE = 5.0
+TELL_FULL_SECONDS = 60.0
+# After so many tries in which it took none, a drain gives up.
+STUCK = 5
 ALERT = "broker"
 
 
@@ -44,6 +51,9 @@ class Contact:
         self._noted_at = float("-inf")
         self._is_alerted = False
         self._has_asked = False
+        # How often in a row a full queue took nothing, and when that was last told.
+        self._refusals = 0
+        self._told_full_at: float | None = None
         self.problem: BrokerUnavailable | None = None
         self.number: int | None = None
 
@@ -93,11 +103,26 @@ class Contact:
         is_time = isinstance(problem, BrokerRefused) or now - self._since >= ALERT_SECONDS
         self._note(str(problem), alert=is_time)
 
+    def full(self, why: str, *, refused: int, is_moving: bool) -> None:
+        """The broker answers, and its queue takes only some messages, or none."""
+        now = time.monotonic()
+        self._refusals = 0 if is_moving else self._refusals + 1
+        stuck = min(self._refusals * FULL_PAUSE, LONGEST_FULL_PAUSE)
+        self._retry_at = now + (MOVING_PAUSE if is_moving else stuck)
+        if self._refusals >= STUCK:
+            self.problem = BrokerUnavailable(self.queue.address, why)
+        if self._told_full_at is None or now - self._told_full_at >= TELL_FULL_SECONDS:
+            self._told_full_at = now
+            telemetry.emit("queue.full", queue=self.queue.name, messages=refused, error=why)
+        self._note(why, alert=False)
+
     def answered(self) -> None:
         """The broker has answered."""
         if self._failures:
             telemetry.emit("queue.back", queue=self.queue.name, broker=self.queue.address)
+        if self._failures or self._told_full_at is not None:
             self._noted_at = float("-inf")
+        self._refusals, self._told_full_at = 0, None
         self._failures, self._retry_at, self.problem = 0, 0.0, None
         now = time.monotonic()
         if now - self._noted_at < NOTE_SECONDS:

@@ -12,7 +12,7 @@ from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.queue.engine.effect import HeldMessage
 from windlass.queue.model.consume import terms_of
-from windlass.queue.model.message import plain_headers, stored
+from windlass.queue.model.message import cut_headers, plain_headers, stored
 from windlass.queue.store import inbox
 from windlass.queue.store.inbox import KeptRow, NewKept
 from windlass.value.outcome import storable
@@ -21,7 +21,6 @@ from windlass.value.outcome import storable
 LAPSE = 30_000_000
 ALERT = "message failed"
 DIED = "its workers died while they handled it"
-LARGEST_KEPT = 8_000_000
 
 
 @dataclass(frozen=True)
@@ -34,9 +33,9 @@ class ToKeep:
     error: str | None
 
     @property
-    def is_too_large(self) -> bool:
-        """Whether not every database could keep its body."""
-        return self.held.row is None and len(self.held.message.body) > LARGEST_KEPT
+    def too_large(self) -> str | None:
+        """What of it is too large for some database; None if it can be kept, or is."""
+        return self.held.message.too_large if self.held.row is None else None
 
 
 class Keeping:
@@ -171,23 +170,24 @@ class Keeping:
 
 
 def _fitting(each: ToKeep) -> ToKeep:
-    if not each.is_too_large:
+    what = each.too_large
+    if what is None:
         return each
-    size = f"its body of {len(each.held.message.body):,} bytes is too large to be kept here"
-    error = f"{each.error or 'it would have to wait'}; {size}; the broker was told to reject it"
-    return replace(each, due_at=None, error=error)
+    why = f"{what} too large to be kept here; the broker was told to reject it"
+    return replace(each, due_at=None, error=f"{each.error or 'it would have to wait'}; {why}")
 
 
 def _new(number: int, each: ToKeep) -> NewKept:
     message = each.held.message
+    is_whole = each.too_large is None
     return NewKept(
         id=number,
         message_id=each.held.id,
         tries=each.tries,
         due_at=each.due_at,
         lane=each.held.lane,
-        stored=stored(b"" if each.is_too_large else message.body),
+        stored=stored(message.body if is_whole else b""),
         content_type=storable(message.content_type)[:100],
-        headers=plain_headers(message.headers),
+        headers=(plain_headers if is_whole else cut_headers)(message.headers),
         error=each.error,
     )

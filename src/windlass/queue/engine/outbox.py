@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
+from typing import NamedTuple
 
 from windlass import telemetry
 from windlass.core.alert.model import Trouble
@@ -34,9 +35,12 @@ TABLES = "0011"
 LOOK_SECONDS = 0.1
 IDLE_SECONDS = 0.5
 TABLES_SECONDS = 5.0
+# A page has so many messages at most, and fewer if they are large: they are in memory.
 AT_ONCE = 2_000
+FIRST_PAGE = 200
+PAGE_BYTES = 8_000_000
+FEWEST = 10
 UNKNOWN_SECONDS = 10.0
-FULL_PAUSE = 1.0
 # A connection that nobody uses is closed: it would need heartbeats.
 OPEN_SECONDS = 15.0
 FAILED = "message failed"
@@ -45,7 +49,16 @@ UNCONFIRMED = (
 )
 
 Find = Callable[[str, str], Queue | None]
-ReadPage = Callable[[Sequence[range], OutboxPlace], list[OutboxRow]]
+
+
+class Page(NamedTuple):
+    """Messages that wait, and where the page after them begins: after the last, at the start."""
+
+    rows: Sequence[OutboxRow]
+    following: OutboxPlace
+
+
+ReadPage = Callable[[Sequence[range], OutboxPlace, int], list[OutboxRow]]
 
 
 class Outbox(FaceLoop):
@@ -161,7 +174,8 @@ class QueueSender:
         self.contact.number = number
         self._future: Future[None] | None = None
         self._is_stopping = False
-        self._full_until = 0.0
+        # Whether the queue is there, also if its broker is killed now.
+        self._has_queue = False
         # When the connection is closed, if nothing is sent before.
         self._close_at: float | None = None
         self._pages = _Pages(self._read, name=f"outbox-{queue.name}")
@@ -176,8 +190,6 @@ class QueueSender:
     def go_on(self) -> None:
         """Send on a thread, unless one is at it, or the broker is left alone for a while."""
         if self.is_busy or self._is_stopping or self.contact.seconds_to_wait:
-            return
-        if time.monotonic() < self._full_until:
             return
         if self._future is not None and (problem := self._future.exception()) is not None:
             telemetry.emit("loop.failed", loop="outbox", error=str(problem)[:300], failures=1)
@@ -216,20 +228,20 @@ class QueueSender:
             share = self._workplace.ring.share
             if self._workplace.in_flight.is_halted or not share.runs:
                 return
-            rows = self._pages.read(share.runs, after)
-            if not rows and after == OutboxPlace():
+            page = self._pages.read(share.runs, after)
+            if not page.rows and after == OutboxPlace():
                 return
-            if not self._send(sorted(rows, key=lambda row: row.id), worker=share.worker):
+            if not self._send(sorted(page.rows, key=lambda row: row.id), worker=share.worker):
                 return
             # At the end it starts over: a row may commit late, with an early id.
-            after = place_after(rows)
+            after = page.following
             if after == OutboxPlace():
                 self._settle()
 
-    def _read(self, buckets: Sequence[range], after: OutboxPlace) -> list[OutboxRow]:
+    def _read(self, buckets: Sequence[range], after: OutboxPlace, limit: int) -> list[OutboxRow]:
         return self._site.database.read(
             lambda connection: outbox.read(
-                connection, self._number, buckets=buckets, after=after, limit=AT_ONCE
+                connection, self._number, buckets=buckets, after=after, limit=limit
             )
         )
 
@@ -239,12 +251,18 @@ class QueueSender:
             # What was confirmed and is not deleted is sent again: not after the next of its key.
             self._settle()
         confirmed: list[int] = []
+        has_queue, self._has_queue = self._has_queue, False
         try:
+            if not has_queue:
+                self._broker.declare(self._queue, lasting=True)
             for wave in _waves(rows):
                 sent = self._broker.publish(self._queue, [row.message for row in wave])
                 confirmed += [wave[place].id for place in sent.confirmed]
                 if sent.refused:
-                    self._tell_full(sent.refused)
+                    why = next(iter(sent.refused.values()))
+                    refused, is_moving = len(sent.refused), bool(confirmed)
+                    self.contact.full(why, refused=refused, is_moving=is_moving)
+                    self._pages.narrow(2 * len(confirmed))
                 elif len(sent.confirmed) < len(wave):
                     self.contact.failed(BrokerUnavailable(self._queue.address, UNCONFIRMED))
                 if len(sent.confirmed) < len(wave):
@@ -265,6 +283,7 @@ class QueueSender:
         finally:
             # In one transaction for all waves: a message of a wave that is repeated has its old id.
             self._sent(confirmed, worker=worker)
+        self._has_queue = True
         self.contact.answered()
         return True
 
@@ -295,11 +314,6 @@ class QueueSender:
         meter = self._site.registry.meter
         if meter is not None:
             meter.publish(self._queue.name, len(ids))
-
-    def _tell_full(self, refused: dict[int, str]) -> None:
-        why = next(iter(refused.values()))
-        self._full_until = time.monotonic() + FULL_PAUSE
-        telemetry.emit("queue.full", queue=self._queue.name, messages=len(refused), error=why)
 
     def _find_refused(self, wave: Sequence[OutboxRow], *, worker: int) -> bool:
         """Find the message that the broker will never take; False if it is not about a message."""
@@ -344,30 +358,43 @@ class _Pages:
     def __init__(self, read: ReadPage, *, name: str) -> None:
         self._read = read
         self._name = name
-        self._ahead: tuple[object, Future[list[OutboxRow]]] | None = None
+        self._limit = FIRST_PAGE
+        self._ahead: tuple[object, Future[Page]] | None = None
 
-    def read(self, buckets: Sequence[range], after: OutboxPlace) -> list[OutboxRow]:
-        """The rows after a place."""
+    def read(self, buckets: Sequence[range], after: OutboxPlace) -> Page:
+        """The messages after a place."""
         wanted, ahead = (list(buckets), after), self._ahead
         self._ahead = None
         # The buckets may be others by now.
         is_ahead = ahead is not None and ahead[0] == wanted
-        rows = ahead[1].result() if ahead and is_ahead else self._read(buckets, after)
-        following = place_after(rows)
-        if following != OutboxPlace():
-            read = partial(self._read, buckets, following)
-            self._ahead = (list(buckets), following), in_background(read, self._name)
-        return rows
+        page = ahead[1].result() if ahead and is_ahead else self._page(buckets, after)
+        if page.following != OutboxPlace():
+            read = partial(self._page, buckets, page.following)
+            self._ahead = (list(buckets), page.following), in_background(read, self._name)
+        return page
+
+    def _page(self, buckets: Sequence[range], after: OutboxPlace) -> Page:
+        limit = self._limit
+        rows = self._read(buckets, after, limit)
+        self._limit = next_limit(limit, [len(row.message.body) for row in rows])
+        is_full = len(rows) == limit
+        return Page(rows, OutboxPlace(rows[-1].bucket, rows[-1].id) if is_full else OutboxPlace())
+
+    def narrow(self, limit: int) -> None:
+        """Read fewer at once: a full queue refuses what it is sent."""
+        self._limit = min(self._limit, max(FEWEST, limit))
 
     def forget(self) -> None:
         """What was read ahead may be outdated when something is sent again."""
         self._ahead = None
 
 
-def place_after(rows: Sequence[OutboxRow]) -> OutboxPlace:
-    """Where the next page begins; the very first place after the last page."""
-    is_full = len(rows) == AT_ONCE
-    return OutboxPlace(rows[-1].bucket, rows[-1].id) if is_full else OutboxPlace()
+def next_limit(limit: int, sizes: Sequence[int]) -> int:
+    """How many messages to read at once after a page with bodies of these sizes."""
+    if not sizes:
+        return limit
+    fitting = PAGE_BYTES * len(sizes) // max(1, sum(sizes))
+    return max(1, min(AT_ONCE, 4 * limit, fitting))
 
 
 def _waves(rows: Sequence[OutboxRow]) -> list[list[OutboxRow]]:

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
-import msgspec
-
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.route import Router
 from windlass.core.shard.shard import Shard
@@ -179,7 +177,7 @@ class Publisher:
                     kept.text,
                 )
             )
-        outbox.insert(executor, shard.database.dialect, msgspec.json.encode(rows).decode())
+        outbox.insert(executor, shard.database.dialect, rows)
 
     def _number(self, shard: Shard, queue: Queue) -> int:
         """The id of the queue in a shard, written in a transaction of its own."""

@@ -22,6 +22,9 @@ LONGEST_CONTENT_TYPE = 100
 LARGEST_HEADERS = 32_000
 # How much of a body is shown in a list.
 SHOWN_BODY = 2_000
+# What is larger may be more than a database takes in one statement.
+LARGEST_KEPT = 8_000_000
+LARGEST_KEPT_HEADERS = 256_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,14 @@ class ReceivedMessage:
     queue: str
     # The number of this try, from 1.
     attempt: int
+
+    @property
+    def too_large(self) -> str | None:
+        """What of it is too large for some database; None if it can be kept."""
+        if len(self.body) > LARGEST_KEPT:
+            return f"its body of {len(self.body):,} bytes is"
+        size = len(plain_headers(self.headers))
+        return f"its headers of {size:,} characters are" if size > LARGEST_KEPT_HEADERS else None
 
 
 class FailedMessage(msgspec.Struct, frozen=True):
@@ -193,3 +204,14 @@ def plain_headers(headers: Mapping[str, Any]) -> str:
         return msgspec.json.encode(
             {repr(key): repr(value)[:SHOWN_BODY] for key, value in headers.items()}
         ).decode()
+
+
+def cut_headers(headers: Mapping[str, Any]) -> str:
+    """Headers as JSON, for people: without what is too large."""
+    small = {
+        name[:LONGEST_ID]: value
+        for name, value in headers.items()
+        if len(plain_headers({name: value})) <= SHOWN_BODY
+    }
+    found = plain_headers(small)
+    return found if len(found) <= LARGEST_KEPT_HEADERS else "{}"

@@ -117,6 +117,12 @@ def _check_url(url: object) -> None:
     if ";" in url:
         # Everything behind it would count as a part of the path, with its password.
         raise BadQueue(f"{_shown(parts)}: give the URL of one broker, without ';'; {_EXAMPLE}")
+    if "@" in parts.path + parts.query + parts.fragment:
+        # Such as the rest of "amqp://user:12/34@host", whose password is 12/34.
+        raise BadQueue(
+            f"the URL of a queue has an '@' behind the host; write %40 for an '@', and %2F, %3F, "
+            f"%23 for '/', '?', '#' in a password; {_EXAMPLE}"
+        )
     if not parts.scheme or "://" not in url:
         raise BadQueue(f"the URL of a queue has no scheme; {_EXAMPLE}")
     if not has_port:

@@ -186,7 +186,7 @@ class Queueing:
             await twin(self._publisher.publish, queue, [message])
         else:
             if is_async(conn):
-                await twin(self._publisher.prepare, queue)
+                await twin(self._prepare, queue)
             await on_its_thread(
                 conn, lambda sync: self._publisher.publish(queue, [message], conn=sync)
             )
@@ -222,7 +222,23 @@ class Queueing:
         self._publisher.publish(queue, page, conn=conn)
         return count
 
-    apublish_many = awaited(publish_many)
+    async def apublish_many(
+        self,
+        queue: Queue,
+        bodies: Iterable[object],
+        *,
+        key: Callable[[Any], str | None] | None = None,
+        conn: Any = None,
+    ) -> int:
+        """`publish_many`, awaited; joins the caller's async transaction if there is one."""
+        if conn is None:
+            return await twin(self.publish_many, queue, bodies, key=key)
+        _check_queue(queue)
+        if is_async(conn):
+            await twin(self._prepare, queue)
+        return await on_its_thread(
+            conn, lambda sync: self.publish_many(queue, bodies, key=key, conn=sync)
+        )
 
     def find_queue(self, name: str, address: str) -> Queue | None:
         """The queue of a message that any process has published; None if none is known here."""
@@ -237,6 +253,11 @@ class Queueing:
     @functools.cached_property
     def _publisher(self) -> Publisher:
         return Publisher(self.fleet, self._router)
+
+    def _prepare(self, queue: Queue) -> None:
+        """Do what an async connection cannot wait for."""
+        self.fleet.prepare()
+        self._publisher.prepare(queue)
 
     def _name(self, queue: Queue) -> None:
         self.queues[queue.name, queue.address] = queue

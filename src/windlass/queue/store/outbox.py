@@ -24,6 +24,8 @@ COLUMNS = (
     *("coding", "content_type", "headers", "body"),
 )
 AT_ONCE = 500
+# No statement is much larger: servers refuse what is larger than a packet.
+STATEMENT_BYTES = 2 * 1024 * 1024
 
 FIND = text("select id from windlass_queue where name = :name and address = :address")
 ENSURE = text(
@@ -122,9 +124,22 @@ def queues(connection: Connection) -> list[QueueRow]:
     return [QueueRow(*row) for row in rows]
 
 
-def insert(executor: Executor, dialect: Dialect, rows: str) -> None:
-    """Write messages: a JSON array with an array of the COLUMNS for each."""
-    executor.execute(INSERT.of(dialect), {"rows": rows})
+def insert(executor: Executor, dialect: Dialect, rows: Sequence[Sequence[object]]) -> None:
+    """Write messages: the COLUMNS of each."""
+    part: list[str] = []
+    size = 0
+    for row in rows:
+        encoded = msgspec.json.encode(row).decode()
+        if part and size + len(encoded) > STATEMENT_BYTES:
+            _insert(executor, dialect, part)
+            part, size = [], 0
+        part.append(encoded)
+        size += len(encoded)
+    _insert(executor, dialect, part)
+
+
+def _insert(executor: Executor, dialect: Dialect, rows: Sequence[str]) -> None:
+    executor.execute(INSERT.of(dialect), {"rows": f"[{','.join(rows)}]"})
 
 
 def waiting(connection: Connection, *, buckets: Sequence[range]) -> set[int]:
