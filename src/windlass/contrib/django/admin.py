@@ -59,7 +59,7 @@ class ReadOnlyAdmin(admin.ModelAdmin):
         return False
 
 
-def console_link(path: str, text: str) -> str:
+def console_link(path: str, text: str) -> Any:
     """A link to a page of the console; empty if the project does not mount it."""
     try:
         root = reverse("windlass:console")
@@ -81,7 +81,7 @@ class TaskAdmin(ReadOnlyAdmin):
     search_help_text = "An id, a kind or a key, in full."
 
     @admin.display(description="console")
-    def console(self, row: Task) -> str:
+    def console(self, row: Task) -> Any:
         return console_link(f"tasks/{row.id}", "open")
 
 
@@ -96,7 +96,7 @@ class FailureAdmin(ReadOnlyAdmin):
     search_help_text = "The id of a task, or a kind, in full."
 
     @admin.display(description="console")
-    def console(self, row: Failure) -> str:
+    def console(self, row: Failure) -> Any:
         return console_link(f"tasks/{row.task_id}", "open")
 
 
@@ -110,5 +110,5 @@ class WorkerAdmin(ReadOnlyAdmin):
     )  # fmt: skip
 
     @admin.display(description="console")
-    def console(self, _row: Worker) -> str:
+    def console(self, _row: Worker) -> Any:
         return console_link("ring", "open")

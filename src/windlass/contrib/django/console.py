@@ -96,6 +96,6 @@ def _staff(request: HttpRequest) -> ConsoleUser | None:
 
 def _login_page() -> str:
     try:
-        return resolve_url("admin:login")
+        return str(resolve_url("admin:login"))
     except NoReverseMatch:
-        return resolve_url(settings.LOGIN_URL)
+        return str(resolve_url(settings.LOGIN_URL))
