@@ -92,6 +92,8 @@ lock: $(INSTALLED) ## pin the newest allowed versions in requirements/
 	@$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.txt
 	@$(COMPILE) -c requirements/dev.txt requirements/build.in -o requirements/build.txt
 	@$(COMPILE) -c requirements/dev.txt requirements/docs.in -o requirements/docs.txt
+	@$(COMPILE) --python-version 3.12 -c requirements/dev.txt --extra postgresql --extra console \
+		pyproject.toml requirements/django.in -o requirements/django.txt
 	@$(COMPILE) -c requirements/dev.txt --extra postgresql --extra mysql --extra console \
 		pyproject.toml -o requirements/demo.txt
 

@@ -38,6 +38,10 @@ MODULES = {
 }
 T = TypeVar("T")
 
+# The modules of Django's connections: one of a database, and `django.db.connection`, which stands
+# for the one of the thread.
+DJANGO = ("django.db.backends.", "django.utils.connection")
+
 # The option of our own connections that knows which migrations the tables have.
 TABLES = "windlass_tables"
 
@@ -56,7 +60,9 @@ async def on_its_thread(conn: Any, call: Callable[[object], T]) -> T:
     if not is_async(conn):
         # A sync connection belongs to the thread that uses it: stay on it.
         return call(conn)
-    answer: T = await conn.run_sync(call)
+    # An `async_scoped_session` stands for the session that it returns.
+    session = conn if hasattr(conn, "run_sync") else conn()
+    answer: T = await session.run_sync(call)
     return answer
 
 
@@ -65,8 +71,25 @@ def is_alike(conn: object, dialect: Dialect) -> bool:
     return backend_of(conn) == dialect.name
 
 
+def drivers(conn: Any) -> Any:
+    """The driver's connection of one of Django's; any other `conn` as it is.
+
+    Django's connection is opened if it is not open, and refuses to be used if its transaction is
+    broken, or on another thread than its own.
+    """
+    bases = type(conn).__mro__
+    if not any(base.__module__.startswith(DJANGO) for base in bases):
+        return conn
+    conn.validate_thread_sharing()
+    conn.validate_no_broken_transaction()
+    if conn.connection is None:
+        conn.ensure_connection()
+    return conn.connection
+
+
 def backend_of(conn: object) -> str | None:
     """The family of a connection's server: sqlite, postgresql or mysql; None if unknown."""
+    conn = drivers(conn)
     if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
         conn = conn.get_bind()
     named = getattr(getattr(conn, "dialect", None), "name", None)
@@ -82,6 +105,7 @@ def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
         raise BadConnection(
             "conn is an async connection; await the method whose name starts with a"
         )
+    conn = drivers(conn)
     if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
         conn = conn.connection()
     if isinstance(conn, Connection):
@@ -93,8 +117,8 @@ def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
         or type(conn).__name__.startswith("Async")
     ):
         raise BadConnection(
-            f"conn={conn!r} is not a connection; give a SQLAlchemy Connection or Session, "
-            "or a connection of sqlite3, psycopg or PyMySQL"
+            f"conn={conn!r} is not a connection; give a SQLAlchemy Connection or Session, or "
+            "a connection of Django, sqlite3, psycopg or PyMySQL"
         )
     _check(conn, dialect)
     return _Raw(conn, engine, dialect)

@@ -37,7 +37,7 @@ from windlass.web.credential import (
     Sessions,
 )
 from windlass.web.problem import problem
-from windlass.web.proxy import Proxy, Untold
+from windlass.web.proxy import SingleSignOn, Untold
 from windlass.web.right import ADMINS, ANY, Rights, Roles
 
 Scope = MutableMapping[str, Any]
@@ -147,7 +147,7 @@ class AccessGate:
     open_paths: frozenset[str]
     beside: frozenset[str] = frozenset()
     sessions: Sessions | None = None
-    proxy: Proxy | None = None
+    proxy: SingleSignOn | None = None
     read_only: bool = False
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:

@@ -12,7 +12,7 @@ import ipaddress
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.datastructures import Headers
 
@@ -39,6 +39,13 @@ class ProxyUser:
 
     name: str
     role: Role
+
+
+class SingleSignOn(Protocol):
+    """Knows who the user of a request is: a proxy, or the application around the console."""
+
+    def user(self, scope: Any, headers: Headers) -> ProxyUser | None:
+        """The user of a request, or None. Raises Untold if that is not clear."""
 
 
 class Untold(Exception):

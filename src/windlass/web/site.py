@@ -20,7 +20,7 @@ from windlass.web import session, static
 from windlass.web.access import AccessGate, Shell
 from windlass.web.credential import Credentials, Guesses, Sessions, check_secrets
 from windlass.web.problem import handle_problems, problems
-from windlass.web.proxy import Proxy
+from windlass.web.proxy import Proxy, SingleSignOn
 from windlass.web.request import Console
 from windlass.web.right import API, CONSOLE, PLAIN
 
@@ -72,7 +72,11 @@ def create(
 
 
 def make(
-    app: App, credentials: Credentials, *, proxy: Proxy | None = None, read_only: bool = False
+    app: App,
+    credentials: Credentials,
+    *,
+    proxy: SingleSignOn | None = None,
+    read_only: bool = False,
 ) -> FastAPI:
     """The console of `app` that these credentials open."""
     tokens = FleetTokens(app.fleet)

@@ -1,0 +1,1 @@
+"""A Django project: orders, and the tasks that are committed with them."""

@@ -1,0 +1,1 @@
+"""A shop in FastAPI: orders and their tasks are committed together."""

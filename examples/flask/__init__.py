@@ -1,0 +1,1 @@
+"""A shop in Flask: orders and their tasks are committed together."""

@@ -1,0 +1,1 @@
+"""Windlass in web frameworks: Django, FastAPI and Starlette, Flask."""

@@ -1,0 +1,1 @@
+"""Migrations of Django's. The tables themselves come from Windlass's own migrations."""
