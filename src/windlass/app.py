@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
+from windlass import lent
 from windlass.clock import SECOND, Clock
 from windlass.control.engine.calls import Controls
 from windlass.control.engine.run import ControlRun, controlled
@@ -54,7 +55,7 @@ from windlass.flow.operate.template import Templates
 from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate.switch.handle import Switching
 from windlass.operate.task import operate as task
-from windlass.queue.declare import OUTBOX, chosen_consumers, outbox_kind
+from windlass.queue.declare import OUTBOX, chosen_consumers, outbox_kind, without_brokers
 from windlass.queue.model.queue import MADE
 from windlass.queue.operate.handle import Queueing
 from windlass.rolling.model import NO_WITHIN, RollingOptions, check_takes_a_code, make_period
@@ -466,7 +467,7 @@ class App(Switching, Alerting, Queueing):
         own = dict(self.own_kinds)
         if settings.until_idle and not self.watching.channels:
             del own[DELIVER]
-        if MADE:
+        if any(not lent.is_refused(queue.address) for queue in MADE.values()):
             # Without a queue no message could be sent: only it knows its URL.
             own[OUTBOX] = outbox_kind(self.find_queue)
         return own
@@ -523,9 +524,11 @@ class App(Switching, Alerting, Queueing):
         named = None if kinds is None else self.registry.chosen(names_of(kinds, "drain"))
         await twin(self.prepare)
         settings = replace(self.settings, until_idle=True)
+        chosen = await twin(self.drained) if named is None else named
+        chosen = without_brokers(chosen, are_named=named is not None)
         if named is None:
-            named = {**await twin(self.drained), **self._own_for(settings)}
-        await self._serving(named, settings).run()
+            chosen |= self._own_for(settings)
+        await self._serving(chosen, settings).run()
 
     amigrate = awaited(migrate)
 

@@ -28,14 +28,14 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import Pool
 
-from windlass import telemetry
+from windlass import lent, telemetry
 from windlass.database.access import Password, ask_password, check_password, reach
 from windlass.database.bound import Bounds
 from windlass.database.connection import TABLES
 from windlass.database.dialect import Dialect, dialect_of
 from windlass.database.dialect.base import BLOCK, Executor
 from windlass.database.joined import JOINED
-from windlass.database.url import normalise, show
+from windlass.database.url import normalise, place_of, show
 from windlass.database.version import SchemaVersion, Tables, read_tables
 from windlass.errors import BadDatabase, DatabaseUnavailable
 from windlass.fork import watch_forks
@@ -193,11 +193,15 @@ class Database:
         It has the password, so it must not be stored or logged. Statements on such a connection
         need `dialect.qualified`.
         """
+        lent.check(self._place, lambda: self.name)
         unnamed, named = self.engine.dialect.create_connect_args(self.dialect.clean(self.url))
         options = self.dialect.engine_options(self.url, self.bounds)["connect_args"]
         # Only the driver of SQLite takes a file, which it calls the database.
         file = dict(zip(("database",), unnamed, strict=False))
         return {**file, **named, **options, **self._secret()}
+
+    def _place(self) -> str:
+        return place_of(self.url)
 
     def _secret(self) -> dict[str, str]:
         if self.password is None:
@@ -376,6 +380,7 @@ class Database:
             return work(self.dialect.at_one_moment(connection))
 
     def _retry(self, once: Callable[[], T], tries: int, *, patient: bool = True) -> T:
+        lent.check(self._place, lambda: self.name)
         tries = min(tries, getattr(self._patience, "tries", tries))
         failures = conflicts = 0
         began = tried = time.monotonic()
