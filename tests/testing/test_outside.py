@@ -19,7 +19,6 @@ ledger = Ledger(URL)
 stock = Ledger("sqlite:///{real}/stock.db")
 billing = App("sqlite:///{real}/billing.db")
 engine = create_engine(URL)
-app.alert_to("json://127.0.0.1:9/", name="nobody") if False else None
 queue = Queue("amqp://guest@127.0.0.1:9/", "product")
 seen = []
 
@@ -80,7 +79,7 @@ def outcome(suite, body, *options, source='"shop:app"'):
 def rows_in(suite) -> int:
     """How many rows the real databases have in any table."""
     total = 0
-    for file in (suite / "real").iterdir():
+    for file in (suite / "real").glob("*.db"):
         with sqlite3.connect(file) as connection:
             names = connection.execute(
                 "select name from sqlite_master where type = 'table' and name in "
@@ -196,7 +195,8 @@ def test_hidden(windlass_app, drain):
 """,
     )
 
-    assert "1 failed, 1 passed, 1 error" in result.stdout
+    assert "1 error in" in result.stdout
+    assert "1 failed, 1 passed" in result.stdout
     assert "windlass_app_source" in result.stdout
     assert rows_in(suite) == 0
 
@@ -286,10 +286,14 @@ def test_afterwards_everything_is_as_it_was(suite):
 def test_it(windlass_app):
     shop.ledger.restock("delivery-1", {"bolt": 10})
 
-def test_without_the_fixture():
+@pytest.fixture(autouse=True)
+def clean():
     pass
+
+def test_without_the_fixture():
+    shop.ledger.restock("delivery-1", {"bolt": 3})
+    assert shop.ledger.stock("bolt").available == 3
 """,
     )
     assert "2 passed" in result.stdout
-    script = "import shop; shop.ledger.restock('delivery-1', {'bolt': 3}); "
-    exec(script, {"__builtins__": __builtins__, "shop": None}) if False else None
+    assert rows_in(suite) == 1

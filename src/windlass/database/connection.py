@@ -12,7 +12,7 @@ from sqlalchemy import URL, Connection, Engine, TextClause
 from windlass import lent
 from windlass.database.dialect.base import Dialect, Executor
 from windlass.database.dialect.qualify import qualified
-from windlass.database.url import file_of, show
+from windlass.database.url import file_of, host_of, server_place, show
 from windlass.errors import BadConnection
 
 __all__ = [
@@ -169,13 +169,22 @@ def _check_lent(conn: Any) -> None:
         where = f"sqlite:{file_of(name)}"
         lent.check(lambda: where, lambda: f"conn=, which is on sqlite:///{name}")
         return
-    # The server may have several addresses, but the names of lent databases are like no other.
-    known = {each.rpartition("/")[2] for each in lent.LOANS[-1].allowed if each[:5] == family[:5]}
-    where = f"{family}:.../{name}"
-    lent.check(
-        lambda: next(iter(lent.LOANS[-1].allowed)) if name in known else where,
-        lambda: f"conn=, which is on the {family} database {name!r}",
-    )
+    host, port = _server_of(conn)
+    where = server_place(family, host, port, name)
+    if not host:
+        # The driver does not say which server it is.
+        known = [each for each in lent.LOANS[-1].allowed if each.endswith(f"/{name}")]
+        where = known[0] if known else where
+    lent.check(lambda: where, lambda: f"conn=, which is on the {family} database {name!r}")
+
+
+def _server_of(conn: Any) -> tuple[str, int | None]:
+    """The host, or the folder of the socket, and the port; "" if that is unknown."""
+    if isinstance(conn, Connection):
+        return host_of(conn.engine.url), conn.engine.url.port
+    about = getattr(conn, "info", conn)
+    host = getattr(about, "unix_socket", None) or getattr(about, "host", "")
+    return str(host or ""), getattr(about, "port", None)
 
 
 @dataclass(eq=False)

@@ -134,6 +134,7 @@ class Database:
         # How often all connections were thrown away, and when last.
         self.renewals = 0
         self._renewed_at = 0.0
+        self._is_reached = False
         self._parent_pools: list[Pool] = []
         watch_forks(self)
 
@@ -386,13 +387,16 @@ class Database:
         began = tried = time.monotonic()
         while True:
             try:
-                return once()
+                answer = once()
+                self._is_reached = True
+                return answer
             except PoolTimeout as problem:
                 raise DatabaseUnavailable(
                     f"{self.name}: all connections of this process were in use{self._pool_facts}; "
                     "find what holds them, such as handlers that wait for a lock, or allow more"
                 ) from problem
             except DBAPIError as problem:
+                self._refuse(problem)
                 if self.dialect.is_read_only(problem):
                     self.renew(unless_since=tried)
                 if not self.can_retry(problem) or (not patient and self.dialect.is_locked(problem)):
@@ -414,6 +418,12 @@ class Database:
                     telemetry.emit("database.failed", database=self.name, error=first_line(problem))
             time.sleep(pause * random.uniform(0.5, 1.0))
             tried = time.monotonic()
+
+    def _refuse(self, problem: DBAPIError) -> None:
+        """Raise BadDatabase if this never was a database that can be used."""
+        why = None if self._is_reached else self.dialect.refusal(problem, self.url)
+        if why is not None:
+            raise BadDatabase(f"database {self.name!r}: {why}") from problem
 
     def _advice(self, problem: Exception) -> str:
         if "certificate" in str(problem).lower():

@@ -70,10 +70,18 @@ def place_of(url: URL) -> str:
     family = url.get_backend_name().replace("mariadb", "mysql")
     if family == "sqlite":
         return f"sqlite:{file_of(url.database or '')}"
-    host = url.host or url.query.get("host") or url.query.get("unix_socket") or "localhost"
-    host = "localhost" if host == "127.0.0.1" else host
-    port = url.port or url.query.get("port") or DEFAULT_PORTS[family]
-    return f"{family}:{host}:{port}/{url.database or url.query.get('dbname') or ''}"
+    return server_place(family, host_of(url), url.port or url.query.get("port"), url.database or "")
+
+
+def server_place(family: str, host: str, port: object, database: str) -> str:
+    """`place_of` a database on a server."""
+    host = "localhost" if host in ("", "127.0.0.1") else host
+    return f"{family}:{host}:{port or DEFAULT_PORTS[family]}/{database}"
+
+
+def host_of(url: URL) -> str:
+    """The host, or where the socket is; "" if the URL does not say it."""
+    return str(url.host or url.query.get("host") or url.query.get("unix_socket") or "")
 
 
 def file_of(path: str) -> str:

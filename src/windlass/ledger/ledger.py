@@ -137,6 +137,7 @@ class Ledger:
         if place is None:
             return None
         self._use(Database(place.url), place.clock)
+        loan.allowed.add(place_of(self.database.url))
 
         def give_back() -> None:
             self.close()
