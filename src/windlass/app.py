@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Concatenate, ParamSpec, TypeVar, Unpack, overload
 
+from windlass import lent, telemetry
 from windlass.clock import SECOND, Clock
 from windlass.control.engine.calls import Controls
 from windlass.control.engine.run import ControlRun, controlled
@@ -51,10 +52,11 @@ from windlass.external.operate import Externals
 from windlass.flow.operate.flow import Flow, FlowDeclarer, Flows
 from windlass.flow.operate.run import RunFinder
 from windlass.flow.operate.template import Templates
+from windlass.flow.operate.timeout import timeout_kind
 from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate.switch.handle import Switching
 from windlass.operate.task import operate as task
-from windlass.queue.declare import OUTBOX, chosen_consumers, outbox_kind
+from windlass.queue.declare import OUTBOX, chosen_consumers, outbox_kind, without_brokers
 from windlass.queue.model.queue import MADE
 from windlass.queue.operate.handle import Queueing
 from windlass.rolling.model import NO_WITHIN, RollingOptions, check_takes_a_code, make_period
@@ -63,7 +65,7 @@ from windlass.rolling.operate.item import RollingTools
 from windlass.source.contract import SweepSource
 from windlass.sweep.declare import SweepOptions, check_takes_a_row, make_sweep
 from windlass.sweep.operate.sweep import Sweep, Sweeps
-from windlass.value.cron import Schedule
+from windlass.value.cron import schedule_of
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import LARGEST_PAYLOAD
 from windlass.value.task import Call, TaskView
@@ -138,6 +140,7 @@ class App(Switching, Alerting, Queueing):
         if self.settings.dead_after > self.settings.lease:
             raise BadInput(f"dead_after={dead_after!r} is longer than lease={lease!r}")
         given = databases or (os.environ.get("WINDLASS_DATABASE_URL") or DEFAULT_DATABASE,)
+        self._is_default_new = given == (DEFAULT_DATABASE,) and not databases
         self.fleet = make_fleet(
             given,
             clock=clock,
@@ -172,7 +175,9 @@ class App(Switching, Alerting, Queueing):
         """What every worker runs, whatever it serves: holds of stock lapse, alerts arrive."""
         lapse = lapse_kind(lambda: [(shard.database, shard.clock) for shard in self.fleet.shards])
         deliver = delivery_kind(self.watching, self.fleet, self.submit)
-        return {kind.name: kind for kind in (lapse, deliver)}
+        timeout = timeout_kind(self.flows.finder)
+        self.registry.own[timeout.name] = timeout
+        return {kind.name: kind for kind in (lapse, deliver, timeout)}
 
     # Declaring
 
@@ -193,17 +198,20 @@ class App(Switching, Alerting, Queueing):
     @takes(CronOptions, refused=NO_LANES)
     def cron(
         self,
-        expression: str,
+        expression: str | None = None,
         *,
+        every: Duration | None = None,
         tz: str = "UTC",
         catchup: bool = False,
         **options: Unpack[CronOptions],
     ) -> Callable[[Callable[P, R]], Task[P, R]]:
         """Declare a function that runs on a schedule, once for all workers together.
 
-        Missed runs become one run. With `catchup` each of them runs.
+        The schedule has five fields, "0 3 * * *", or six with seconds first, or is a name such as
+        "@daily"; or give `every="30s"`. Missed runs become one run. With `catchup` each of them
+        runs.
         """
-        made = Options(schedule=Schedule(expression, tz, catchup), **options)
+        made = Options(schedule=schedule_of(expression, every, tz, catchup=catchup), **options)
 
         def declare(function: Any) -> Any:
             if isinstance(function, Flow):
@@ -377,18 +385,20 @@ class App(Switching, Alerting, Queueing):
 
     def _submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
         self.prepare()
-        meter = self.registry.meter
-        if meter is None:
-            numbers = self._router.submit(kind, calls, how)
-        else:
-            new: set[int] = set()
-            numbers = self._router.submit(kind, calls, how, new=new)
+        meter, new = self.registry.meter, set[int]()
+        # Without a key all of them are new.
+        are_new = meter is None and all(call.key is None for call in calls)
+        numbers = self._router.submit(kind, calls, how, new=None if are_new else new)
+        if meter is not None:
             meter.enqueue(kind.name, len(new))
         # The caller's transaction may still roll back.
         known_until = 0.0
         if how.conn is None:
             known_until = time.monotonic() + kind.terms.keep_failed / SECOND
-        return [TaskRef(self, number, kind, known_until) for number in numbers]
+        return [
+            TaskRef(self, number, kind, known_until, created=are_new or number in new)
+            for number in numbers
+        ]
 
     async def _asubmit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
         if how.conn is None:
@@ -435,7 +445,16 @@ class App(Switching, Alerting, Queueing):
 
     def prepare(self) -> None:
         """Make sure that the tables exist. In SQLite they are created on first use."""
+        if self._is_default_new:
+            self._tell_default()
         self.fleet.prepare()
+
+    def _tell_default(self) -> None:
+        """Tell which file is made because no database was given: once, when it is made."""
+        self._is_default_new = False
+        file = os.path.abspath(DEFAULT_DATABASE.removeprefix("sqlite:///"))
+        if self.database.url.database == "windlass.db" and not os.path.exists(file):
+            telemetry.emit("app.default_database", file=file)
 
     def worker(
         self,
@@ -466,7 +485,7 @@ class App(Switching, Alerting, Queueing):
         own = dict(self.own_kinds)
         if settings.until_idle and not self.watching.channels:
             del own[DELIVER]
-        if MADE:
+        if any(not lent.is_refused(queue.address) for queue in MADE.values()):
             # Without a queue no message could be sent: only it knows its URL.
             own[OUTBOX] = outbox_kind(self.find_queue)
         return own
@@ -523,9 +542,11 @@ class App(Switching, Alerting, Queueing):
         named = None if kinds is None else self.registry.chosen(names_of(kinds, "drain"))
         await twin(self.prepare)
         settings = replace(self.settings, until_idle=True)
+        chosen = await twin(self.drained) if named is None else named
+        chosen = without_brokers(chosen, are_named=named is not None)
         if named is None:
-            named = {**await twin(self.drained), **self._own_for(settings)}
-        await self._serving(named, settings).run()
+            chosen |= self._own_for(settings)
+        await self._serving(chosen, settings).run()
 
     amigrate = awaited(migrate)
 

@@ -29,6 +29,7 @@ WindlassError
         OutOfStock, UnknownSku, UnknownDeduction, OverReturn, NotHeld, BalanceLimit
     HeldBack                            a switch or a breaker stops the kind
     NoContext                           context() was called outside a handler
+    OutsideTest                         a test would use a real database or broker
     SchemaMismatch                      the tables are missing, older or newer than this Windlass
     DatabaseUnavailable                 still failing after all retries
         Blocked                         another transaction locks the rows for too long
@@ -413,6 +414,18 @@ class ResultTimeout(WindlassError, TimeoutError):
 
 class NoContext(WindlassError):
     """`context()` was called outside a running handler."""
+
+
+class OutsideTest(_Stated, WindlassError):
+    """A test would use a database or a broker that was not lent to it; nothing was done."""
+
+    place: str
+    text = (
+        "a test with windlass_app would use {place}, which may have real data. If an App is on it, "
+        "let windlass_app_source name that App: a list may name several. If it is conn=, bind your "
+        "session to windlass_app.database.engine. If the test may use it, let the fixture "
+        "windlass_outside return its URL"
+    )
 
 
 class SchemaMismatch(WindlassError):

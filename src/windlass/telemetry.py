@@ -67,6 +67,13 @@ WORDS: dict[str, tuple[int, str]] = {
         logging.ERROR,
         "worker process {process} (pid {pid}) died with code {code} and is restarted",
     ),
+    "app.default_database": (
+        logging.WARNING,
+        (
+            "no database was given, so tasks are kept in the new file {file}; "
+            "to choose another, give App a URL or set WINDLASS_DATABASE_URL"
+        ),
+    ),
     "process.serves": (logging.INFO, "{pages} are served at http://{address}"),
     "worker.guarded": (
         logging.WARNING,

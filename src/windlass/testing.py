@@ -31,16 +31,27 @@ import msgspec
 import pytest
 
 from windlass import clock as clocks
-from windlass import telemetry
+from windlass import lent, telemetry
 from windlass.app import App
 from windlass.clock import ManualClock, from_datetime, to_datetime
 from windlass.errors import BadArgument, BadInput
-from windlass.operate.scratch import Lender, begun, make_lender
+from windlass.operate.scratch import (
+    Lender,
+    allowed_places,
+    begun,
+    lent_places,
+    make_lender,
+    place_of_shard,
+)
 from windlass.operate.task import operate
+from windlass.queue.model.queue import Queue
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import encode_value
 from windlass.value.status import Status
 from windlass.value.task import TaskFilter, TaskView
+
+# What is tested, and where it is declared.
+Source = App | str | Sequence[App | str] | None
 
 PAGE = 1_000
 MOST_SHOWN = 20
@@ -58,6 +69,7 @@ __all__ = [
     "windlass_clock",
     "windlass_databases",
     "windlass_lender",
+    "windlass_outside",
 ]
 
 
@@ -94,26 +106,40 @@ def borrowed(app: App, databases: Sequence[str], clock: clocks.Clock | None) -> 
     """`app` on these databases and by this clock; afterwards it is as it was.
 
     Meanwhile the databases say which workers are alive: a test needs neither etcd nor ZooKeeper.
-    The app forgets what it remembered of runs and templates. A plain `drain()` leaves out crons
-    and sweeps, unless the test enqueued or started them.
+    The app forgets what it remembered of runs and templates, and sends no alert. A plain `drain()`
+    leaves out crons and sweeps, unless the test enqueued or started them. Ledgers and tables on
+    the databases of the app move with it; other databases and brokers raise OutsideTest.
     """
+    own = [shard.database.url for shard in app.fleet.shards]
+    with lent.lent(*lent_places(own, databases, clock)), _moved(app, databases, clock):
+        yield app
+
+
+@contextmanager
+def _moved(app: App, databases: Sequence[str], clock: clocks.Clock | None) -> Iterator[None]:
     settings, database, own_clock, drained = app.settings, app.database, app.clock, app.drained
-    lent = App(
+    channels, beats = dict(app.watching.channels), list(app.watching.beats)
+    new = App(
         *databases,
         clock=clock,
         lease=timedelta(microseconds=settings.lease),
         dead_after=timedelta(microseconds=settings.dead_after),
         max_payload=settings.max_payload,
     ).fleet.shards
-    own = app.fleet.exchange(lent)
+    own = app.fleet.exchange(new)
     app.settings = replace(settings, members=None)
-    app.database, app.clock = lent[0].database, lent[0].clock
+    app.database, app.clock = new[0].database, new[0].clock
     app.drained = _begun_by_test(app)
+    app.watching.channels.clear()
+    app.watching.beats.clear()
     _forget(app)
     try:
-        yield app
+        yield
     finally:
         app.close()
+        app.watching.channels.clear()
+        app.watching.channels.update(channels)
+        app.watching.beats[:] = beats
         app.fleet.exchange(own)
         app.settings, app.database, app.clock, app.drained = settings, database, own_clock, drained
         _forget(app)
@@ -156,12 +182,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 @pytest.fixture
-def windlass_app_source() -> App | str | None:
+def windlass_app_source() -> Source:
     """The app that is tested: an App, or where it is declared, as "shop:app". Override this.
 
-    Without it each test gets an app that declares nothing yet.
+    Of a list, the first is `windlass_app`, and the others move to lent databases, too. Without it
+    each test gets an app that declares nothing yet.
     """
     return None
+
+
+@pytest.fixture
+def windlass_outside() -> Sequence[str]:
+    """URLs of real databases and brokers that tests may use. Override this."""
+    return ()
 
 
 @pytest.fixture
@@ -183,38 +216,72 @@ def windlass_lender(
 
 
 @pytest.fixture
-def windlass_databases(
-    windlass_app_source: App | str | None, windlass_lender: Lender
-) -> Iterator[list[str]]:
+def windlass_databases(windlass_app_source: Source, windlass_lender: Lender) -> Iterator[list[str]]:
     """The URLs of the databases that the app is on during a test, one for each of its shards.
 
     Override this to use databases of your own: migrated, and emptied by you.
     """
-    app = _declared(windlass_app_source)
+    apps = _declared(windlass_app_source)
     with ExitStack() as loans:
         yield [
             loans.enter_context(windlass_lender.lend())
-            for _ in range(1 if app is None else len(app.fleet.shards))
+            for _ in range(len(apps[0].fleet.shards) if apps else 1)
         ]
 
 
 @pytest.fixture
 def windlass_app(
-    windlass_app_source: App | str | None, windlass_databases: list[str], windlass_clock: Clock
+    request: pytest.FixtureRequest,
+    windlass_app_source: Source,
+    windlass_databases: list[str],
+    windlass_clock: Clock,
+    windlass_outside: Sequence[str],
 ) -> Iterator[App]:
     """The app of `windlass_app_source`, on a database without a task, by `windlass_clock`.
 
-    What the test's own code enqueues goes there too. Afterwards the app is as it was.
+    What the test's own code enqueues goes there too. Afterwards the app is as it was. If anything
+    tried to use another database or a broker, the test fails.
     """
-    declared = _declared(windlass_app_source)
-    if declared is not None:
-        with borrowed(declared, windlass_databases, windlass_clock) as app:
-            yield app
-        return
-    app = App(*windlass_databases, clock=windlass_clock)
-    app.drained = _begun_by_test(app)
-    yield app
-    app.close()
+    failed_before = request.session.testsfailed
+    apps = _declared(windlass_app_source)
+    with ExitStack() as databases, ExitStack() as stack:
+
+        def lend() -> lent.Place:
+            lender: Lender = request.getfixturevalue("windlass_lender")
+            return lent.Place(databases.enter_context(lender.lend()), windlass_clock)
+
+        first = apps[0] if apps else App(*windlass_databases, clock=windlass_clock)
+        own = [shard.database.url for shard in first.fleet.shards]
+        places, allowed = lent_places(own, windlass_databases, windlass_clock)
+        allowed.update(_outside(windlass_outside))
+        loan = stack.enter_context(lent.lent(places, allowed, lend=lend))
+        if apps:
+            stack.enter_context(_moved(first, windlass_databases, windlass_clock))
+        for other in apps[1:]:
+            stack.enter_context(_moved(other, _lent_to(other, loan), windlass_clock))
+        first.drained = _begun_by_test(first)
+        yield first
+        first.close()
+    if loan.refused and request.session.testsfailed == failed_before:
+        pytest.fail(str(loan.refused[0]), pytrace=False)
+
+
+def _outside(urls: Sequence[str]) -> Iterator[str]:
+    """The names of real databases and brokers, as a loan knows them."""
+    for url in urls:
+        family = url.partition(":")[0].partition("+")[0]
+        if family in {"sqlite", "postgresql", "postgres", "mysql", "mariadb"}:
+            yield from allowed_places([url])
+        else:
+            yield Queue(url, "any").address
+
+
+def _lent_to(app: App, loan: lent.Loan) -> list[str]:
+    """The databases of another app: those that the first one is on, or others."""
+    places = [place_of_shard(shard) for shard in app.fleet.shards]
+    found = [loan.place(name) for name in places]
+    loan.allowed.update(allowed_places([each.url for each in found if each]))
+    return [each.url for each in found if each]
 
 
 @pytest.fixture
@@ -267,13 +334,23 @@ def _forget(app: App) -> None:
     app.registry.templates.clear()
 
 
-def _declared(source: App | str | None) -> App | None:
+def _declared(source: Source) -> list[App]:
+    """The apps that are tested; none if the test declares its own."""
+    if source is None:
+        return []
+    if isinstance(source, App | str):
+        source = [source]
+    return [_loaded(each) for each in source]
+
+
+def _loaded(source: object) -> App:
     if isinstance(source, str):
         module, _, name = source.partition(":")
         source = getattr(import_module(module), name or "app")
-    if source is not None and not isinstance(source, App):
+    if not isinstance(source, App):
         raise BadInput(
-            f"windlass_app_source is {source!r}; return an App, or where one is, as 'shop:app'"
+            f"windlass_app_source is {source!r}; return an App, or where one is, as 'shop:app', "
+            "or a list of them"
         )
     return source
 

@@ -94,6 +94,18 @@ def test_a_node_is_skipped_and_a_run_is_cancelled(windlass, sqlite_yard):
     assert (refused.code, "has ended" in refused.err) == (1, True)
 
 
+def test_a_second_start_with_a_key_says_which_run_has_it(windlass, yard):
+    first = windlass("flow", "start", "cancel_order", "--key", "order-7", "--json").json
+    again = windlass("flow", "start", "cancel_order", "--key", "order-7", "--json")
+    said = windlass("flow", "start", "cancel_order", "--key", "order-7")
+
+    assert (first["created"], again.code, said.code) == (True, 0, 0)
+    assert again.json == {"id": first["id"], "created": False}
+    assert f"with key order-7 was already started as run {first['id']}" in said.out
+    assert yard.cancel_order.using(key="order-7").start().created is False
+    assert yard.cancel_order.start().created is True
+
+
 def test_a_template_is_imported_started_and_exported(windlass, sqlite_yard, folder):
     (folder / "two.json").write_text(json.dumps(SPEC))
 

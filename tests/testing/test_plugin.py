@@ -48,13 +48,18 @@ def test_windlass_itself_needs_no_pytest():
 
 
 def run_pytest(folder, *options: str) -> str:
+    result = pytest_of(folder, *options)
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def pytest_of(folder, *options: str):
+    """What pytest says of the tests in a folder."""
     plugins = ["-p", "windlass.testing", "-p", "no:cacheprovider"]
-    result = run_forked(
+    return run_forked(
         [sys.executable, "-m", "pytest", "-q", "-rN", *plugins, *options],
         cwd=folder,
         check=False,
         timeout=120,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), "."])},
     )
-    assert result.returncode == 0, result.stdout + result.stderr
-    return result.stdout

@@ -7,7 +7,8 @@ import pytest
 
 from windlass import BadSchedule
 from windlass.clock import SECOND, from_datetime, to_datetime
-from windlass.value.cron import Schedule
+from windlass.value.cron import Schedule, schedule_of
+from windlass.value.period import parse_tick
 
 BERLIN = "Europe/Berlin"
 
@@ -280,3 +281,88 @@ def test_a_row_of_another_schedule_follows_the_new_one():
 
     assert turn == moment("2026-01-01T10:05")
     assert new.is_in(following)
+
+
+@pytest.mark.parametrize(
+    ("expression", "fields"), [("@daily", "0 0 * * *"), ("@hourly", "0 * * * *")]
+)
+def test_a_name_is_the_expression_that_it_stands_for(expression, fields):
+    assert Schedule(expression, "Asia/Shanghai") == Schedule(fields, "Asia/Shanghai")
+
+
+def test_seconds_come_first_in_six_fields():
+    begin = from_datetime(datetime(2026, 1, 1, tzinfo=UTC))
+    ten = Schedule("*/10 * * * * *")
+
+    assert ten.next_after(begin) == begin + 10_000_000
+    assert ten.next_after(begin + 10_000_000) == begin + 20_000_000
+    assert ten.around(begin + 25_000_000) == (begin + 20_000_000, begin + 30_000_000)
+    assert Schedule("30 0 3 * * *").next_after(begin) == begin + (3 * 3600 + 30) * 1_000_000
+
+
+def test_turns_a_fixed_time_apart_are_aligned_to_the_epoch():
+    every = Schedule.every("90s")
+
+    assert every.expression == "@every 1m30s"
+    assert every == Schedule("@every 1m30s")
+    assert (every.next_after(0), every.next_after(90_000_000)) == (90_000_000, 180_000_000)
+    assert every.next_after(89_999_999) == 90_000_000
+    assert every.around(100_000_000) == (90_000_000, 180_000_000)
+
+
+def test_seconds_go_on_through_changes_of_the_clocks():
+    ten = Schedule("*/10 * * * * *", "Europe/Berlin")
+    for day in (
+        datetime(2026, 3, 29, 0, 59, 30, tzinfo=UTC),
+        datetime(2026, 10, 25, 0, 59, 30, tzinfo=UTC),
+    ):
+        turn = begin = from_datetime(day)
+        for number in range(1, 10):
+            turn = ten.next_after(turn)
+            assert turn == begin + number * 10_000_000
+
+
+def test_a_fixed_second_in_a_skipped_hour_comes_after_the_gap_and_in_a_repeated_one_once():
+    daily = Schedule("30 30 2 * * *", "Europe/Berlin")
+
+    spring = daily.next_after(from_datetime(datetime(2026, 3, 28, 12, tzinfo=UTC)))
+    autumn = daily.next_after(from_datetime(datetime(2026, 10, 24, 12, tzinfo=UTC)))
+
+    assert to_datetime(spring).astimezone(UTC).date().isoformat() == "2026-03-29"
+    assert spring >= from_datetime(datetime(2026, 3, 29, 1, tzinfo=UTC))
+    assert to_datetime(autumn) == datetime(2026, 10, 25, 0, 30, 30, tzinfo=UTC)
+    assert to_datetime(daily.next_after(autumn)).day == 26
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"expression": None, "every": None}, "and not both"),
+        ({"expression": "@daily", "every": "1m"}, "and not both"),
+        ({"expression": None, "every": "100ms"}, "shorter than a second"),
+        ({"expression": None, "every": "soon"}, "soon"),
+        ({"expression": None, "every": "1m", "zone": "Asia/Shanghai"}, "leave it out"),
+        ({"expression": "@often", "every": None}, "@daily"),
+        ({"expression": "99 * * * * *", "every": None}, "cannot be read"),
+    ],
+)
+def test_a_schedule_that_cannot_be_is_refused(given, said):
+    with pytest.raises(BadSchedule, match=said):
+        schedule_of(given["expression"], given["every"], given.get("zone", "UTC"))
+
+
+@pytest.mark.parametrize(
+    ("tick", "expression", "zone"),
+    [
+        ("0 2 * * *", "0 2 * * *", "UTC"),
+        ("0 2 * * * Asia/Shanghai", "0 2 * * *", "Asia/Shanghai"),
+        ("*/10 * * * * *", "*/10 * * * * *", "UTC"),
+        ("*/10 * * * * MON Europe/Berlin", "*/10 * * * * MON", "Europe/Berlin"),
+        ("@daily Europe/Berlin", "0 0 * * *", "Europe/Berlin"),
+        ("@daily", "0 0 * * *", "UTC"),
+    ],
+)
+def test_a_tick_may_have_seconds_a_name_and_a_zone(tick, expression, zone):
+    found = parse_tick(tick, what="tick")
+
+    assert found._schedule == Schedule(expression, zone)

@@ -212,6 +212,12 @@ def _text(url: URL, name: str) -> str | None:
 
 
 def _refuse_on_sqlite(url: URL, schema: str | None) -> None:
+    if url.host:
+        path = "/".join(part for part in (url.host, url.database) if part)
+        raise BadDatabase(
+            f"database 'sqlite://{path}': the path of a file follows three slashes: write "
+            f"sqlite:///{path}, or sqlite:////{path} for one at the root"
+        )
     given = [name for name in OPTIONS if name in url.query]
     if schema is not None and "schema" not in given:
         given.append("schema")

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy import URL, Connection, Engine, TextClause
 
+from windlass import lent
 from windlass.database.dialect.base import Dialect, Executor
 from windlass.database.dialect.qualify import qualified
-from windlass.database.url import show
+from windlass.database.url import file_of, host_of, server_place, show
 from windlass.errors import BadConnection
 
 __all__ = [
@@ -35,6 +36,12 @@ MODULES = {
     "psycopg_binary": "postgresql",
     "pymysql": "mysql",
     "MySQLdb": "mysql",
+}
+# Which database a connection is on.
+ASK_WHERE = {
+    "sqlite": "select file from pragma_database_list where name = 'main'",
+    "postgresql": "select current_database()",
+    "mysql": "select database()",
 }
 T = TypeVar("T")
 
@@ -109,6 +116,7 @@ def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
     if hasattr(conn, "get_bind") and hasattr(conn, "connection"):
         conn = conn.connection()
     if isinstance(conn, Connection):
+        _check_lent(conn)
         _check(conn, dialect)
         return conn
     if (
@@ -120,6 +128,7 @@ def join(conn: object, engine: Engine, dialect: Dialect) -> Executor:
             f"conn={conn!r} is not a connection; give a SQLAlchemy Connection or Session, or "
             "a connection of Django, sqlite3, psycopg or PyMySQL"
         )
+    _check_lent(conn)
     _check(conn, dialect)
     return _Raw(conn, engine, dialect)
 
@@ -165,6 +174,41 @@ def _check(conn: object, dialect: Dialect) -> None:
             f"conn is a {backend_of(conn)} connection, but this app keeps its tasks in "
             f"{dialect.name}; a task can only join a transaction of its own database"
         )
+
+
+def _check_lent(conn: Any) -> None:
+    """Raise OutsideTest if a test is running and `conn` is on a database that it may not use."""
+    family = backend_of(conn)
+    if not lent.LOANS or family not in ASK_WHERE:
+        return
+    if isinstance(conn, Connection):
+        found = conn.exec_driver_sql(ASK_WHERE[family]).first()
+    else:
+        cursor = conn.cursor()
+        cursor.execute(ASK_WHERE[family])
+        found = cursor.fetchone()
+    values = list(found.values() if isinstance(found, Mapping) else found or ("",))
+    name = str(values[-1] or "")
+    if family == "sqlite":
+        where = f"sqlite:{file_of(name)}"
+        lent.check(lambda: where, lambda: f"conn=, which is on sqlite:///{name}")
+        return
+    host, port = _server_of(conn)
+    where = server_place(family, host, port, name)
+    if not host:
+        # The driver does not say which server it is.
+        known = [each for each in lent.LOANS[-1].allowed if each.endswith(f"/{name}")]
+        where = known[0] if known else where
+    lent.check(lambda: where, lambda: f"conn=, which is on the {family} database {name!r}")
+
+
+def _server_of(conn: Any) -> tuple[str, int | None]:
+    """The host, or the folder of the socket, and the port; "" if that is unknown."""
+    if isinstance(conn, Connection):
+        return host_of(conn.engine.url), conn.engine.url.port
+    about = getattr(conn, "info", conn)
+    host = getattr(about, "unix_socket", None) or getattr(about, "host", "")
+    return str(host or ""), getattr(about, "port", None)
 
 
 @dataclass(eq=False)

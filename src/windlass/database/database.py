@@ -28,14 +28,14 @@ from sqlalchemy.exc import (
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.pool import Pool
 
-from windlass import telemetry
+from windlass import lent, telemetry
 from windlass.database.access import Password, ask_password, check_password, reach
 from windlass.database.bound import Bounds
 from windlass.database.connection import TABLES
 from windlass.database.dialect import Dialect, dialect_of
 from windlass.database.dialect.base import BLOCK, Executor
 from windlass.database.joined import JOINED
-from windlass.database.url import normalise, show
+from windlass.database.url import normalise, place_of, show
 from windlass.database.version import SchemaVersion, Tables, read_tables
 from windlass.errors import BadDatabase, DatabaseUnavailable
 from windlass.fork import watch_forks
@@ -134,6 +134,7 @@ class Database:
         # How often all connections were thrown away, and when last.
         self.renewals = 0
         self._renewed_at = 0.0
+        self._is_reached = False
         self._parent_pools: list[Pool] = []
         watch_forks(self)
 
@@ -193,11 +194,15 @@ class Database:
         It has the password, so it must not be stored or logged. Statements on such a connection
         need `dialect.qualified`.
         """
+        lent.check(self._place, lambda: self.name)
         unnamed, named = self.engine.dialect.create_connect_args(self.dialect.clean(self.url))
         options = self.dialect.engine_options(self.url, self.bounds)["connect_args"]
         # Only the driver of SQLite takes a file, which it calls the database.
         file = dict(zip(("database",), unnamed, strict=False))
         return {**file, **named, **options, **self._secret()}
+
+    def _place(self) -> str:
+        return place_of(self.url)
 
     def _secret(self) -> dict[str, str]:
         if self.password is None:
@@ -376,18 +381,22 @@ class Database:
             return work(self.dialect.at_one_moment(connection))
 
     def _retry(self, once: Callable[[], T], tries: int, *, patient: bool = True) -> T:
+        lent.check(self._place, lambda: self.name)
         tries = min(tries, getattr(self._patience, "tries", tries))
         failures = conflicts = 0
         began = tried = time.monotonic()
         while True:
             try:
-                return once()
+                answer = once()
+                self._is_reached = True
+                return answer
             except PoolTimeout as problem:
                 raise DatabaseUnavailable(
                     f"{self.name}: all connections of this process were in use{self._pool_facts}; "
                     "find what holds them, such as handlers that wait for a lock, or allow more"
                 ) from problem
             except DBAPIError as problem:
+                self._refuse(problem)
                 if self.dialect.is_read_only(problem):
                     self.renew(unless_since=tried)
                 if not self.can_retry(problem) or (not patient and self.dialect.is_locked(problem)):
@@ -409,6 +418,12 @@ class Database:
                     telemetry.emit("database.failed", database=self.name, error=first_line(problem))
             time.sleep(pause * random.uniform(0.5, 1.0))
             tried = time.monotonic()
+
+    def _refuse(self, problem: DBAPIError) -> None:
+        """Raise BadDatabase if this never was a database that can be used."""
+        why = None if self._is_reached else self.dialect.refusal(problem, self.url)
+        if why is not None:
+            raise BadDatabase(f"database {self.name!r}: {why}") from problem
 
     def _advice(self, problem: Exception) -> str:
         if "certificate" in str(problem).lower():

@@ -7,6 +7,7 @@ It is accepted; the options that only that driver knows are translated or left o
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
@@ -20,6 +21,7 @@ DRIVERS = {
     "mariadb": "mariadb+pymysql",
     "sqlite": "sqlite",
 }
+DEFAULT_PORTS = {"postgresql": 5432, "mysql": 3306}
 KNOWN_DRIVERS = ("psycopg", "pymysql", "pysqlite")
 
 # Other drivers, and the options that Windlass' own driver has under another name, or not at all.
@@ -61,6 +63,31 @@ def show(url: URL) -> str:
     """The URL without its passwords, for people."""
     secrets = [name for name in url.query if "pass" in name.lower()]
     return url.difference_update_query(secrets).render_as_string(hide_password=True)
+
+
+def place_of(url: URL) -> str:
+    """Which database a URL leads to, whoever connects and however."""
+    family = url.get_backend_name().replace("mariadb", "mysql")
+    if family == "sqlite":
+        return f"sqlite:{file_of(url.database or '')}"
+    return server_place(family, host_of(url), url.port or url.query.get("port"), url.database or "")
+
+
+def server_place(family: str, host: str, port: object, database: str) -> str:
+    """`place_of` a database on a server."""
+    host = "localhost" if host in ("", "127.0.0.1") else host
+    return f"{family}:{host}:{port or DEFAULT_PORTS[family]}/{database}"
+
+
+def host_of(url: URL) -> str:
+    """The host, or where the socket is; "" if the URL does not say it."""
+    return str(url.host or url.query.get("host") or url.query.get("unix_socket") or "")
+
+
+def file_of(path: str) -> str:
+    """The file that a path leads to."""
+    is_file = path and path != ":memory:" and not path.startswith("file:")
+    return str(Path(path).resolve()) if is_file else path
 
 
 def normalise(given: str | URL) -> URL:

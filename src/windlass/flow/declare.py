@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, cast
 
 import msgspec
 
-from windlass.core.task.kind import Kind, Registry
+from windlass.core.task.kind import Kind, Registry, check_runs
 from windlass.errors import BadDeclaration, BadFlow
 from windlass.flow.model.graph import (
     NodeShape,
@@ -26,10 +26,11 @@ from windlass.flow.model.node import NodeCondition, Result, results_in
 
 
 class FlowTerms(NamedTuple):
-    """What draws the nodes of a flow; the version, if it is a template."""
+    """What draws the nodes of a flow; the version, if it is a template; how long a run may take."""
 
     draw: Callable[..., Any]
     version: int | None = None
+    timeout: int | None = None
 
 
 def flow_of(kind: Kind | None) -> FlowTerms | None:
@@ -43,6 +44,12 @@ def draw_of(kind: Kind) -> Callable[..., Any]:
     terms = flow_of(kind)
     assert terms is not None
     return terms.draw
+
+
+def timeout_of(kind: Kind) -> int | None:
+    """How long a run of a flow may take."""
+    terms = flow_of(kind)
+    return None if terms is None else terms.timeout
 
 
 def version_of(kind: Kind) -> int | None:
@@ -241,6 +248,7 @@ def without_first(function: Callable[..., Any], runs: Callable[..., Any]) -> Cal
     """`runs` with the signature of `function`, but without its first parameter, the drawing."""
     if not callable(function) or not hasattr(function, "__name__"):
         raise BadDeclaration(f"{function!r} is not a function; declare def name(flow, ...)")
+    check_runs(function.__name__, function)
     if inspect.iscoroutinefunction(function):
         raise BadDeclaration(
             f"flow {function.__name__!r} is async; it only draws, so write it as a plain def"

@@ -6,7 +6,7 @@ Nodes that a running node adds are written in the transaction that records its s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from windlass import telemetry
@@ -29,7 +29,16 @@ from windlass.flow.model.graph import (
     check_name,
     fill,
 )
-from windlass.flow.model.node import Result, keep_of, replaced, results_in, to_fill
+from windlass.flow.model.node import (
+    TIMEOUT,
+    Result,
+    RunHead,
+    keep_of,
+    replaced,
+    results_in,
+    to_fill,
+)
+from windlass.flow.model.run import RunRow
 from windlass.flow.store import flow as store
 from windlass.flow.store import slot
 from windlass.flow.store.dialect import NewSlot
@@ -38,12 +47,14 @@ from windlass.value.bucket import bucket_of
 from windlass.value.outcome import Expanded
 from windlass.value.payload import Carrier, trace_of
 from windlass.value.status import Status
-from windlass.value.task import Claimed, NewNode
+from windlass.value.task import Claimed, NewNode, NewTask
 
 # The name that a running node has in what it draws itself.
 SELF = ""
 # How deep flows may be nested in each other.
 DEEPEST = 10
+# Before nodes that wait: it is about the whole flow run.
+TIMEOUT_PRIORITY = 1
 
 Rename = Callable[[str], str]
 
@@ -56,6 +67,9 @@ class NewRun:
     payload: str
     drafts: Sequence[Draft]
     how: How
+    head: RunHead
+    # The ids under which it was written; none of them counts if another run has its key.
+    written: set[int] = field(default_factory=set)
 
 
 class NewRows(NamedTuple):
@@ -63,6 +77,8 @@ class NewRows(NamedTuple):
 
     nodes: list[NewNode]
     slots: list[NewSlot]
+    # The task that ends the flow run after its timeout.
+    timer: NewTask | None = None
 
 
 def start(shard: Shard, new: NewRun, *, guard: Guard | None = None) -> int:
@@ -78,7 +94,8 @@ def start(shard: Shard, new: NewRun, *, guard: Guard | None = None) -> int:
     else:
         number = _start(shard, new, first, guard=guard)
     shard.bell.ring_here()
-    telemetry.emit("flow.started", run=number, flow=new.kind.name, nodes=len(new.drafts))
+    if number in new.written:
+        telemetry.emit("flow.started", run=number, flow=new.kind.name, nodes=len(new.drafts))
     return number
 
 
@@ -102,8 +119,10 @@ def _start(shard: Shard, new: NewRun, first: int, *, guard: Guard | None) -> int
 
 def _make_run(shard: Shard, new: NewRun, first: int, *, inside: Executor | None = None) -> NewRows:
     """The rows of a flow run, created at the moments from `first` on."""
-    kind, how = new.kind, new.how
-    run, *rest = shard.numbers.take(len(new.drafts) + 1, inside=inside)
+    kind, how, head = new.kind, new.how, new.head
+    timed = head.timeout is not None
+    run, *rest = shard.numbers.take(len(new.drafts) + 1 + timed, inside=inside)
+    timer = _timer(rest.pop(), run, head, created_at=first) if timed else None
     made = make_rows(
         new.drafts,
         rest,
@@ -129,7 +148,32 @@ def _make_run(shard: Shard, new: NewRun, first: int, *, inside: Executor | None 
         payload=new.payload,
         created_at=first,
     )
-    return NewRows([row, *made.nodes], made.slots)
+    return NewRows([row, *made.nodes], made.slots, timer)
+
+
+def _timer(number: int, run: int, head: RunHead, *, created_at: int) -> NewTask:
+    """The task that ends a flow run that begins at `created_at`, or later as its head says."""
+    assert head.timeout is not None
+    return NewTask(
+        id=number,
+        kind=TIMEOUT,
+        task_key=None,
+        bucket=bucket_of(str(number)),
+        priority=TIMEOUT_PRIORITY,
+        due_at=head.begins_at(created_at) + head.timeout,
+        payload=f'{{"run":{run}}}',
+        created_at=created_at,
+    )
+
+
+def arm_again(connection: Connection, shard: Shard, run: RunRow, *, begins: int) -> None:
+    """Give a flow run that had ended the whole timeout again."""
+    head = run.head
+    if head is None or head.timeout is None:
+        return
+    (number,) = shard.numbers.take(1, inside=connection)
+    timer = _timer(number, run.id, RunHead(head.keep, timeout=head.timeout), created_at=begins)
+    task_store.insert(connection, shard.database.dialect, [timer])
 
 
 def _write(
@@ -145,7 +189,11 @@ def _write(
             if new.how.on_conflict == "raise":
                 raise DuplicateKey(run.kind, key, task_id=number, status=str(status))
             return number
+    new.written.add(run.id)
     store.insert(executor, dialect, rows.nodes[1:], rows.slots)
+    if rows.timer is not None:
+        again = fate is not None and fate.is_unknown
+        task_store.insert(executor, dialect, [rows.timer], again=again)
     if len(rows.nodes) == 1:
         store.end_empty(executor, run.id, now=run.created_at, keep=keep_of(run.payload))
     shard.bell.ring_inside(executor, is_ours=fate is not None)

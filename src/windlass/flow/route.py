@@ -94,6 +94,7 @@ class FlowStarted(ActionResult):
     """The run that was started, or that has the key."""
 
     id: int
+    created: bool
 
 
 class FlowRetry(RequestBody):
@@ -194,8 +195,13 @@ def start(body: FlowStart, console: ReadyConsole, log: RequestLog) -> FlowStarte
         handle: Any = console.app.flow_template.flow(body.flow, body.version)
         _try_to_draw(handle, body.arguments)
         starter = handle if body.key is None else handle.using(key=body.key)
-        number = starter.start(**body.arguments).id
-        return FlowStarted(message=entry.says(f"run {number} of {body.flow} is started"), id=number)
+        run = starter.start(**body.arguments)
+        message = entry.says(
+            f"run {run.id} of {body.flow} is started"
+            if run.created
+            else f"{body.flow} with key {body.key} was already started as run {run.id}"
+        )
+        return FlowStarted(message=message, id=run.id, created=run.created)
 
 
 @flow_api.get("/flows/{number}", responses=UNKNOWN, response_model=answer(FlowDetail))

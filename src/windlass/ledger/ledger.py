@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
+from windlass import lent
 from windlass.clock import Clock, DatabaseClock
 from windlass.database import migrate
 from windlass.database.access import Password
@@ -21,6 +22,7 @@ from windlass.database.connection import (
     on_its_thread,
 )
 from windlass.database.database import Database
+from windlass.database.url import place_of
 from windlass.errors import (
     BadConnection,
     BadDatabase,
@@ -117,13 +119,32 @@ class Ledger:
         if not isinstance(database, Database):
             made = make_bounds(**bounds)
             database = Database(database, bounds=made, password=password, schema=schema)
-        self.database = database
-        self.clock = clock or DatabaseClock(self.database.measure, name=self.database.name)
-        self._executor = RequestExecutor(self.database, self.clock)
-        self._group = GroupCommit(self._executor.execute)
         self._preparing = threading.Lock()
-        self._is_ready = False
+        self._use(database, clock)
         watch_forks(self)
+        lent.register(self)
+
+    def _use(self, database: Database, clock: Clock | None) -> None:
+        self.database = database
+        self.clock = clock or DatabaseClock(database.measure, name=database.name)
+        self._executor = RequestExecutor(database, self.clock)
+        self._group = GroupCommit(self._executor.execute)
+        self._is_ready = False
+
+    def borrow(self, loan: lent.Loan) -> lent.GiveBack | None:
+        """Move to a database that is lent to a test; returns how to move back."""
+        own, own_clock, name = self.database, self.clock, place_of(self.database.url)
+        place = None if name in loan.allowed else loan.place(name)
+        if place is None:
+            return None
+        self._use(Database(place.url), place.clock)
+        loan.allowed.add(place_of(self.database.url))
+
+        def give_back() -> None:
+            self.close()
+            self._use(own, own_clock)
+
+        return give_back
 
     # Movements
 

@@ -6,15 +6,39 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from windlass.clock import Clock
 from windlass.core.shard.fleet import Fleet
+from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import CRON_KEY, Kind, Registry
-from windlass.database.database import normalise
+from windlass.database.database import URL, normalise
 from windlass.database.scratch import Lender, ScratchFiles, ScratchServer
+from windlass.database.url import place_of
+from windlass.lent import Place
 from windlass.operate.task import operate
 from windlass.value.status import Status
 from windlass.value.task import TaskFilter
 
-__all__ = ["Lender", "begun", "make_lender"]
+__all__ = ["Lender", "allowed_places", "begun", "lent_places", "make_lender", "place_of_shard"]
+
+
+def lent_places(
+    own: Sequence[URL], databases: Sequence[str], clock: Clock | None
+) -> tuple[dict[str, Place], set[str]]:
+    """Which lent database stands for which of an app's own, and what may be used."""
+    allowed = allowed_places(databases)
+    names = [place_of(url) for url in own]
+    places = zip(names, databases, strict=False)
+    return {name: Place(url, clock) for name, url in places if name not in allowed}, allowed
+
+
+def allowed_places(urls: Iterable[str]) -> set[str]:
+    """The names of databases, as a loan knows them."""
+    return {place_of(normalise(url)) for url in urls}
+
+
+def place_of_shard(shard: Shard) -> str:
+    """The name of its database, as a loan knows it."""
+    return place_of(shard.database.url)
 
 
 class Round(Protocol):

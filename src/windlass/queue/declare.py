@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
+from windlass import lent
 from windlass.core.task.kind import (
     CommonOptions,
     Kind,
@@ -25,6 +26,7 @@ from windlass.queue.model.consume import (
     Lane,
     check_can_decode,
     is_consumer,
+    terms_of,
     wanted_type,
 )
 from windlass.queue.model.queue import Queue
@@ -122,6 +124,24 @@ def outbox_kind(find: Callable[[str, str], Queue | None]) -> Kind:
 
 def is_outbox(kind: Kind) -> bool:
     return isinstance(kind.face_terms, OutboxTerms)
+
+
+def without_brokers(kinds: Mapping[str, Kind], *, are_named: bool) -> dict[str, Kind]:
+    """What of `kinds` a test can run if it may use no broker: carried tasks run here.
+
+    Consumers are left out, or refused if the test names them.
+    """
+    found: dict[str, Kind] = {}
+    for name, kind in kinds.items():
+        if is_consumer(kind) and lent.is_refused(terms_of(kind).queue.address):
+            if are_named:
+                queue = terms_of(kind).queue
+                lent.check(lambda queue=queue: queue.address, lambda queue=queue: repr(queue))
+            continue
+        via = kind.via
+        is_carried = via is not None and lent.is_refused(via.address)
+        found[name] = replace(kind, via=None) if is_carried else kind
+    return found
 
 
 def chosen_consumers(

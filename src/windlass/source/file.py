@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from windlass.errors import BadSource
+from windlass.view.action import whoami
 
 CHUNK = 1 << 20
 USUAL_ROW = 1 << 16
@@ -114,7 +115,12 @@ class _File(ABC):
         try:
             return self.path.open("rb")
         except OSError as problem:
-            raise BadSource(f"{self.name}: {problem.strerror or problem}; check the path") from None
+            why, cure = problem.strerror or problem, "check the path"
+            if isinstance(problem, PermissionError):
+                cure = f"let user {whoami()} read it"
+            elif not self.path.is_absolute():
+                cure = f"check the path, from {Path.cwd()}"
+            raise BadSource(f"{self.name}: {why}; {cure}") from None
 
     def _skip_mark(self, file: IO[bytes]) -> int:
         file.seek(0)

@@ -2,12 +2,13 @@
 
 A schedule with a fixed time of day: a time that the clocks skip happens right after the gap, and a
 time that they show twice happens once, the first time. A schedule that fires every few minutes or
-hours follows real time: it neither skips nor repeats a turn.
+hours follows real time: it neither skips nor repeats a turn. Turns a fixed time apart, such as
+"@every 30s", are aligned to the epoch, so no time zone is about them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
@@ -15,10 +16,21 @@ import msgspec
 from cronsim import CronSim, CronSimError
 from msgspec.structs import replace
 
-from windlass.clock import from_datetime, to_datetime
-from windlass.errors import BadSchedule
+from windlass.clock import SECOND, from_datetime, to_datetime
+from windlass.errors import BadDuration, BadSchedule
+from windlass.value.duration import Duration, format_duration, parse_duration
 
 MINUTE = 60_000_000
+NAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+EVERY = "@every "
 
 
 class Standing(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -53,11 +65,13 @@ def read_turn(payload: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """A cron expression of five fields in a time zone."""
+    """A cron expression in a time zone: five fields, six with seconds first, or a name."""
 
     expression: str
     zone: str = "UTC"
     catchup: bool = False
+    # The time between two turns of "@every 30s"; 0 for cron fields.
+    interval: int = field(default=0, init=False, compare=False)
 
     def __post_init__(self) -> None:
         try:
@@ -67,10 +81,16 @@ class Schedule:
                 f"time zone {self.zone!r} is not known; give an IANA name such as "
                 '"Asia/Shanghai" or "UTC"'
             ) from problem
-        if not isinstance(self.expression, str) or len(self.expression.split()) != 5:
+        given = self.expression.strip().lower() if isinstance(self.expression, str) else ""
+        if given.startswith(EVERY):
+            object.__setattr__(self, "interval", _interval(given.removeprefix(EVERY)))
+            return
+        object.__setattr__(self, "expression", NAMES.get(given, self.expression))
+        if not given or len(self.expression.split()) not in (5, 6):
             raise BadSchedule(
-                f"cron {self.expression!r} does not have five fields; "
-                'write minute hour day month weekday, for example "0 3 * * *"'
+                f"cron {self.expression!r} does not have five fields, or six with seconds; "
+                'write minute hour day month weekday, for example "0 3 * * *", seconds before '
+                'them, "*/10 * * * * *", or one of ' + ", ".join(NAMES)
             )
         try:
             next(CronSim(self.expression, datetime(2026, 1, 1, tzinfo=zone)))
@@ -79,13 +99,24 @@ class Schedule:
         except StopIteration:
             raise BadSchedule(f"cron {self.expression!r} never fires") from None
 
+    @classmethod
+    def every(cls, every: Duration, *, catchup: bool = False) -> Schedule:
+        """Turns that are a fixed time apart."""
+        interval = _interval(every)
+        return cls(f"{EVERY}{format_duration(interval)}", catchup=catchup)
+
     def next_after(self, moment: int) -> int:
         """The first turn later than `moment`, both in microseconds since the epoch."""
+        if self.interval:
+            return moment - moment % self.interval + self.interval
         find = self._next_fixed if self._is_fixed else self._next_matching
         return from_datetime(find(to_datetime(moment), ZoneInfo(self.zone)))
 
     def around(self, moment: int) -> tuple[int, int]:
         """The latest turn not after `moment`, and the first turn after `moment`."""
+        if self.interval:
+            last = moment - moment % self.interval
+            return last, last + self.interval
         before, after = moment - MINUTE, moment
         while self.next_after(before) > moment:
             before, after = moment - 2 * (moment - before), before
@@ -156,8 +187,9 @@ class Schedule:
 
     @property
     def _is_fixed(self) -> bool:
-        minute, hour = self.expression.split()[:2]
-        return not minute.startswith("*") and not hour.startswith("*")
+        # All but day, month and weekday.
+        fields = self.expression.split()
+        return not any(each.startswith("*") for each in fields[: len(fields) - 3])
 
     def _next_fixed(self, now: datetime, zone: ZoneInfo) -> datetime:
         # In the second pass of a repeated hour, CronSim gives times of the first: they are over.
@@ -165,7 +197,7 @@ class Schedule:
         return next(turn for turn in turns if turn > now)
 
     def _next_matching(self, now: datetime, zone: ZoneInfo) -> datetime:
-        """The first minute after `now` whose local time matches, in either pass of an hour."""
+        """The first time after `now` whose local time matches, in either pass of an hour."""
         local = now.astimezone(zone).replace(tzinfo=None, fold=0)
         tomorrow = (now + timedelta(days=1)).astimezone(zone).replace(tzinfo=None)
         goes_back = max(local + timedelta(days=1) - tomorrow, timedelta(0))
@@ -182,3 +214,37 @@ class Schedule:
             if second > now and second_pass is None:
                 second_pass = second
         raise AssertionError(f"cron {self.expression!r} has no turn after {now}")
+
+
+def _interval(every: Duration) -> int:
+    try:
+        interval = parse_duration(every, what="every")
+    except BadDuration as problem:
+        raise BadSchedule(str(problem)) from problem
+    if interval < SECOND:
+        raise BadSchedule(f"every={every!r} is shorter than a second; give one from 1s on")
+    return interval
+
+
+def is_zone(name: str) -> bool:
+    """Whether it is the name of a time zone: no field of a cron expression is one."""
+    try:
+        ZoneInfo(name)
+    except (OSError, ValueError, KeyError, ImportError):
+        return False
+    return True
+
+
+def schedule_of(
+    expression: str | None, every: Duration | None, zone: str, *, catchup: bool = False
+) -> Schedule:
+    """The schedule of a cron expression, or of turns a fixed time apart."""
+    if (expression is None) == (every is None):
+        raise BadSchedule(
+            'give a cron expression, such as "0 3 * * *", or every="30s", and not both'
+        )
+    if every is None:
+        return Schedule(expression or "", zone, catchup)
+    if zone != "UTC":
+        raise BadSchedule(f"tz={zone!r} is not about every={every!r}: leave it out")
+    return Schedule.every(every, catchup=catchup)

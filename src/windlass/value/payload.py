@@ -20,6 +20,7 @@ from typing import Any, NotRequired, TypedDict, TypeVar
 import msgspec
 
 from windlass.errors import BadArgument, BadDeclaration, NotSerializable, PayloadTooLarge
+from windlass.value import typed
 
 E = TypeVar("E", bound=BadArgument)
 
@@ -32,7 +33,7 @@ MANY = "windlass-many"
 # What a context is carried as: the names of headers, and their values.
 Carrier = dict[str, str]
 
-_encode = msgspec.json.Encoder().encode
+_encode = typed.encode
 
 
 class Arguments:
@@ -59,6 +60,26 @@ class Arguments:
     def types(self) -> Mapping[str, Any]:
         """The annotation of each parameter."""
         return self._types
+
+    def check_storable(self) -> None:
+        """Raise BadDeclaration if a parameter can never be stored: its type, or its default."""
+        for name, parameter in self.signature.parameters.items():
+            wanted = self._types.get(name, Any)
+            if (custom := typed.unreadable(wanted)) is not None:
+                raise BadDeclaration(
+                    f"kind {self.kind!r}: parameter {name!r} is a {custom}, which cannot be stored "
+                    "as JSON; take plain data or a key, and make the object in the handler"
+                )
+            if parameter.default is parameter.empty:
+                continue
+            try:
+                _encode(parameter.default)
+            except (TypeError, ValueError, OverflowError, RecursionError) as problem:
+                raise BadDeclaration(
+                    f"kind {self.kind!r}: the default of {name!r} is "
+                    f"{_shown(parameter.default)}, which cannot be written as JSON ({problem}); "
+                    "take plain data, and make the object in the handler or at the module's top"
+                ) from None
 
     def encode(
         self,
@@ -109,7 +130,7 @@ class Arguments:
                 continue
             try:
                 encoded = encode_value(value)
-                msgspec.json.decode(encoded, type=self._types.get(name, Any))
+                typed.decoder(self._types.get(name, Any)).decode(encoded)
             except msgspec.ValidationError as problem:
                 expected = str(problem).partition(" - at `$")[0]
                 raise self._misfit(bound, f"{expected} - at `$.{name}`") from problem
@@ -159,14 +180,14 @@ class Arguments:
 
     def _make_decoder(self) -> msgspec.json.Decoder[dict[str, Any]]:
         if self._takes_any:
-            return msgspec.json.Decoder(dict[str, Any])
+            return typed.decoder(dict[str, Any])
         fields: dict[str, Any] = {}
         for name, parameter in self.signature.parameters.items():
             wanted = self._types[name]
             fields[name] = wanted if _is_required(parameter) else NotRequired[wanted]
         # Made at run time, where a type checker cannot follow.
         make_shape: Any = TypedDict
-        return msgspec.json.Decoder(make_shape(self.kind, fields))
+        return typed.decoder(make_shape(self.kind, fields))
 
     def _convert_known(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         missing = self._required - kwargs.keys()
@@ -176,7 +197,7 @@ class Arguments:
         for name, value in kwargs.items():
             wanted = self._types.get(name, Any)
             try:
-                known[name] = msgspec.convert(value, wanted, str_keys=True)
+                known[name] = typed.convert(value, wanted)
             except msgspec.ValidationError as problem:
                 expected, _, path = str(problem).partition(" - at `$")
                 raise msgspec.ValidationError(
@@ -278,13 +299,13 @@ def result_decoder(function: Callable[..., object]) -> Callable[[str], object]:
     """A function that decodes a stored result as the handler's annotated return type, if any."""
     plain = msgspec.json.Decoder().decode
     try:
-        typed = msgspec.json.Decoder(typing.get_type_hints(function).get("return", Any)).decode
+        as_declared = typed.decoder(typing.get_type_hints(function).get("return", Any)).decode
     except (TypeError, NameError, AttributeError, SyntaxError):
         return plain
 
     def decode(result: str) -> object:
         try:
-            return typed(result)
+            return as_declared(result)
         except msgspec.ValidationError:
             # The handler returned another type than its annotation says.
             return plain(result)
@@ -312,7 +333,7 @@ def _annotations(
             continue
         found[name] = hints.get(name, Any)
         try:
-            msgspec.json.Decoder(found[name])
+            typed.decoder(found[name])
         except TypeError as problem:
             raise BadDeclaration(
                 f"kind {kind!r}: parameter {name!r} has a type that JSON cannot represent "

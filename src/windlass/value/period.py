@@ -13,7 +13,7 @@ import msgspec
 
 from windlass.clock import SECOND
 from windlass.errors import BadSchedule
-from windlass.value.cron import MINUTE, Schedule
+from windlass.value.cron import MINUTE, Schedule, is_zone
 from windlass.value.duration import Duration, parse_duration
 
 # The key is the only argument of a recurring row.
@@ -63,11 +63,13 @@ Tick = EverySoOften | BySchedule
 
 
 def parse_tick(given: Duration, *, what: str) -> Tick:
-    """A tick from a duration, or from five cron fields and an optional time zone."""
+    """A tick from a duration, or from a cron expression and an optional time zone."""
     fields = given.split() if isinstance(given, str) else []
-    if len(fields) in (5, 6):
-        zone = fields[5] if len(fields) == 6 else "UTC"
-        return BySchedule(Schedule(" ".join(fields[:5]), zone))
+    *expression, zone = fields or [""]
+    if fields and not is_zone(zone):
+        expression, zone = fields, "UTC"
+    if len(expression) in (5, 6) or (fields and fields[0].startswith("@")):
+        return BySchedule(Schedule(" ".join(expression), zone))
     if len(fields) > 1:
         raise BadSchedule(
             f'{what}: cannot read {given!r}; write a cron expression such as "0 2 * * *", then a '

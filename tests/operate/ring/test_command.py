@@ -273,3 +273,33 @@ def test_the_circle_goes_clockwise_from_the_top():
 def colour_at(line, column):
     style = line.get_style_at_offset(Console(), column)
     return style.color.name if style.color else None
+
+
+def test_a_plan_shows_the_ring_before_and_after_workers_join(windlass, sqlite_shop):
+    nobody = windlass("ring", "--plan", "+2", "--json").json
+    assert [each["new_buckets"] for each in nobody["members"]] == [[0, 127], [128, 255]]
+    assert {each["token"] for each in nobody["members"]} == {None}
+    assert nobody["moving"] == 256
+
+    shown = windlass("ring", "--plan", "+1")
+    assert shown.code == 0
+    assert "1 worker joins: 256 of 256 buckets get another owner" in shown.out
+    assert "0-255 (100.0 %)" in shown.out
+
+
+def test_a_plan_with_workers_moves_only_what_it_must(windlass, sqlite_shop):
+    from windlass.operate.ring.operate import plan, rings
+
+    found = rings(sqlite_shop.app.fleet)[0]
+    planned = plan(found, 4)
+
+    assert sorted(each.new_token for each in planned.members) == [0, 2**30, 2**31, 3 * 2**30]
+    assert sum(len(each.new_buckets) for each in planned.members) == 256
+
+
+@pytest.mark.parametrize("given", ["-1", "two", "0", "+9999"])
+def test_a_plan_of_no_workers_is_refused(windlass, sqlite_shop, given):
+    refused = windlass("ring", "--plan", given)
+
+    assert refused.code in (1, 2)
+    assert "how many workers join" in refused.err

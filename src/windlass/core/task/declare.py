@@ -101,17 +101,27 @@ class TaskApp(Protocol):
 
 
 class TaskRef(Generic[ResultT]):
-    """A task that was enqueued; `ResultT` is what its handler returns."""
+    """A task that was enqueued; `ResultT` is what its handler returns.
 
-    __slots__ = ("_app", "_kind", "_known_until", "id")
+    `created` is False if it was there already: by its key, or by its id.
+    """
+
+    __slots__ = ("_app", "_kind", "_known_until", "created", "id")
 
     def __init__(
-        self, app: TaskApp, number: int, kind: Kind | None, known_until: float = 0.0
+        self,
+        app: TaskApp,
+        number: int,
+        kind: Kind | None,
+        known_until: float = 0.0,
+        *,
+        created: bool = False,
     ) -> None:
         self._app = app
         self._kind = kind
         # Until this monotonic time, a row that is gone can only have succeeded.
         self._known_until = known_until
+        self.created = created
         self.id = number
 
     @property

@@ -304,9 +304,12 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
     if not callable(function) or not hasattr(function, "__name__"):
         raise BadDeclaration(f"{function!r} is not a function; declare a def or an async def")
     name = options.name if options.name is not None else function.__name__
+    check_runs(name, function)
     check_kind_name(name)
     what = f"kind {name!r}"
     arguments = Arguments(name, function)
+    if options.has_rows:
+        arguments.check_storable()
     if options.schedule is not None:
         check_no_required_arguments(name, arguments)
     if options.check is not None:
@@ -356,6 +359,19 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         ),
         via=_via(name, options.via),
     )
+
+
+def check_runs(name: str, function: Callable[..., Any]) -> None:
+    """Raise BadDeclaration if a call would not run the function, or nobody could find it again."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise BadDeclaration(
+            f"kind {name!r}: its function has a yield, so a call would only make a generator and "
+            "run nothing; return a list, or enqueue a task for each item"
+        )
+    if function.__name__ == "<lambda>":
+        raise BadDeclaration(
+            "a lambda has no name by which other processes find it; declare a def or an async def"
+        )
 
 
 @dataclass

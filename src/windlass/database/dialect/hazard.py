@@ -1,10 +1,12 @@
-"""What can damage a SQLite file: a SQLite with the WAL-reset bug, or a network file system."""
+"""What can damage a SQLite file, or keeps SQLite from using it."""
 
 from __future__ import annotations
 
 import re
 import sqlite3
 from pathlib import Path, PurePosixPath
+
+from windlass.view.action import whoami
 
 MOUNTS = Path("/proc/self/mountinfo")
 
@@ -81,3 +83,25 @@ def _unescaped(text: str) -> str:
 
 def _text(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
+
+
+def refusal(code: str, file: str) -> str | None:
+    """Why SQLite cannot use a file, and the cure; None if it is something else."""
+    path = Path(file).absolute()
+    if code.startswith("SQLITE_READONLY"):
+        return (
+            f"{path} cannot be written by user {whoami()}; give the user of this process the "
+            "right to write it, and its folder"
+        )
+    if code == "SQLITE_NOTADB":
+        return f"{path} is not a SQLite database; give the path of another file"
+    if not code.startswith("SQLITE_CANTOPEN"):
+        return None
+    if path.is_dir():
+        return f"{path} is a folder; give the path of a file in it, such as {path / 'shop.db'}"
+    if not path.parent.is_dir():
+        return f"{path}: there is no folder {path.parent}; create it, or give another path"
+    return (
+        f"{path} cannot be opened by user {whoami()}; give the user of this process the right to "
+        "read and write it, and its folder"
+    )

@@ -123,8 +123,12 @@ def start(
     with audit_log(loaded).record(Action.FLOW_START, flow, arguments=told, key=key) as entry:
         handle: Any = loaded.flow_template.flow(flow)
         started = (handle if key is None else handle.using(key=key)).start(*args, **kwargs)
-        message = entry.says(f"run {started.id} of {flow} is started")
-    report(message, {"id": started.id}, as_json=as_json)
+        message = entry.says(
+            f"run {started.id} of {flow} is started"
+            if started.created
+            else f"{flow} with key {key} was already started as run {started.id}"
+        )
+    report(message, {"id": started.id, "created": started.created}, as_json=as_json)
 
 
 @cli.command()

@@ -10,7 +10,7 @@ from collections import Counter, deque
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, NamedTuple, TypeVar, get_args
 
 from windlass.errors import BadFlow
 from windlass.value.outcome import LONGEST_REMARK
@@ -25,7 +25,7 @@ SKIPPED_BY_HAND = "skipped by hand"
 # What operators look for first.
 URGENT = (Status.FAILED, Status.RUNNING, Status.EXTERNAL, Status.WAITING, Status.BLOCKED)
 
-Trigger = Literal["all_success", "all_done", "any_success"]
+Trigger = Literal["all_success", "all_done", "any_success", "one_failed", "all_failed"]
 T = TypeVar("T", bound=Hashable)
 
 
@@ -36,6 +36,12 @@ class Rule(NamedCode):
     ALL_DONE = 1
     ANY_SUCCESS = 2
     END = 3
+    ONE_FAILED = 4
+    ALL_FAILED = 5
+
+
+# With these a node may be skipped because its parents succeed.
+ON_FAILURE = frozenset({Rule.ONE_FAILED, Rule.ALL_FAILED})
 
 
 class NodeEnd(Enum):
@@ -70,11 +76,10 @@ def blocked_end(end: NodeEnd, cause: str) -> tuple[Status, str]:
 
 
 def read_trigger(given: object, *, node: str) -> Rule:
-    if isinstance(given, str) and given.upper() in ("ALL_SUCCESS", "ALL_DONE", "ANY_SUCCESS"):
-        return Rule[given.upper()]
-    raise BadFlow(
-        f"node {node!r}: trigger={given!r} is not one of all_success, all_done, any_success"
-    )
+    names = get_args(Trigger)
+    if given in names:
+        return Rule[str(given).upper()]
+    raise BadFlow(f"node {node!r}: trigger={given!r} is not one of {', '.join(names)}")
 
 
 class Edge(NamedTuple):
@@ -161,6 +166,12 @@ def _decide(rule: Rule, how: NodeEnd, left: int) -> NodeEnd | None:
             return NodeEnd.SUCCEEDED
         case Rule.ANY_SUCCESS if left <= 0:
             return how
+        case Rule.ONE_FAILED if how is NodeEnd.FAILED:
+            return NodeEnd.SUCCEEDED
+        case Rule.ONE_FAILED:
+            return NodeEnd.SKIPPED if left <= 0 else None
+        case Rule.ALL_FAILED if how is not NodeEnd.FAILED:
+            return NodeEnd.SKIPPED
     return NodeEnd.SUCCEEDED if left <= 0 and rule is not Rule.ANY_SUCCESS else None
 
 

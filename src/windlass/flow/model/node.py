@@ -194,6 +194,10 @@ def _filled(value: Any, by: Callable[[int, list[str | int]], object]) -> Any:
     return by(number, path)
 
 
+# The kind of the task that ends a flow run after its timeout.
+TIMEOUT = "windlass:flow-timeout"
+
+
 class RunHead(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the row of a flow run holds besides its arguments."""
 
@@ -203,6 +207,8 @@ class RunHead(msgspec.Struct, frozen=True, omit_defaults=True):
     # When its first nodes are due, if that is later than its start.
     delay: int = 0
     at: int | None = None
+    # How long it may take.
+    timeout: int | None = None
 
     def begins_at(self, created_at: int) -> int:
         """When a flow run that was written at `created_at` begins."""

@@ -43,11 +43,16 @@ class RunRow:
     error: str | None
     _payload: str = field(repr=False)
     _batch: int | None = field(repr=False)
+    _started_at: int | None = field(repr=False)
 
     @property
     def head(self) -> RunHead | None:
         """What its row holds besides the arguments."""
         return head_of(self._payload)
+
+    def begun_at(self, head: RunHead) -> int:
+        """When its present try began: its start, or the last retry after its end."""
+        return self._started_at or head.begins_at(self.created_at)
 
     @property
     def keep(self) -> int:

@@ -18,7 +18,7 @@ from windlass.core.task.kind import Registry
 from windlass.database.connection import Connection
 from windlass.errors import BadFlow, UnknownNode
 from windlass.flow.declare import Draft, Edit
-from windlass.flow.engine import insert_nodes
+from windlass.flow.engine import arm_again, insert_nodes
 from windlass.flow.model.graph import (
     SKIPPED_BY_HAND,
     Edge,
@@ -178,7 +178,11 @@ class RunChange:
         stopped = [number for number in away if number not in again]
         self.shard.faces.stopped(connection, stopped, now=self.now)
         left = sum(row.how is None for row in self.rows.values())
-        store.go_on(connection, self.run.id, left=left)
+        begins = None
+        if self.run.status.is_final:
+            begins = self.now
+            arm_again(connection, self.shard, self.run, begins=begins)
+        store.go_on(connection, self.run.id, left=left, begins=begins)
         return slot.end_run(connection, self.run.id, now=self.now)
 
     def follow(self, begin: Collection[int], *, again: Collection[int] = ()) -> None:

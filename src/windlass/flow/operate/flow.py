@@ -23,6 +23,7 @@ from windlass.core.task.kind import (
     Registry,
     check_no_required_arguments,
     make_kind,
+    optional_duration,
 )
 from windlass.core.task.store import task
 from windlass.core.trace.provider import sending_of
@@ -34,6 +35,7 @@ from windlass.flow.declare import (
     FlowTerms,
     draw_of,
     flow_of,
+    timeout_of,
     version_of,
     without_first,
 )
@@ -43,7 +45,7 @@ from windlass.flow.model.run import FlowGraph
 from windlass.flow.operate import view
 from windlass.flow.operate.run import FlowRun, RunFinder
 from windlass.flow.operate.view import FlowRunView
-from windlass.value.cron import Schedule
+from windlass.value.cron import schedule_of
 from windlass.value.duration import Duration
 from windlass.value.status import Status
 from windlass.value.task import KEEP_FAILED, Call
@@ -83,9 +85,9 @@ class Starter(Generic[P]):
     ) -> Starter[P]:
         """The same flow, started with other options.
 
-        A `key` is started once: a second start returns the flow run that has it, or raises
-        DuplicateKey with on_conflict="raise". `delay` or `at` say when the first nodes are due;
-        with `on_past="raise"` a moment that has passed is refused.
+        A `key` is started once: a second start returns the flow run that has it, whose `created` is
+        False, or raises DuplicateKey with on_conflict="raise". `delay` or `at` say when the first
+        nodes are due; with `on_past="raise"` a moment that has passed is refused.
         `conn` joins the caller's transaction.
         """
         name, what = self._kind.name, f"flow {self._kind.name!r}"
@@ -147,8 +149,10 @@ class FlowDeclarer:
         keep: Duration | None = None,
         priority: int = 0,
         cron: str | None = None,
+        every: Duration | None = None,
         tz: str = "UTC",
         within: Duration | None = None,
+        timeout: Duration | None = None,
         group: str | None = None,
     ) -> Callable[[Callable[Concatenate[Any, P], object]], Flow[P]]: ...
 
@@ -161,24 +165,31 @@ class FlowDeclarer:
         keep: Duration | None = None,
         priority: int = 0,
         cron: str | None = None,
+        every: Duration | None = None,
         tz: str = "UTC",
         within: Duration | None = None,
+        timeout: Duration | None = None,
         group: str | None = None,
     ) -> Any:
         """Declare a function that draws the nodes of a flow on its first argument.
 
-        A flow run is kept for a week after its end, or for `keep`. With `cron` a schedule also
-        starts it. `within` is how long a flow run takes at most; one that takes longer is told.
-        A pause of the flow, or of its `group`, holds the nodes of its runs.
+        A flow run is kept for a week after its end, or for `keep`. With `cron`, or `every`, a
+        schedule also starts it. `within` is how long a flow run takes at most; one that takes
+        longer is told. One that takes longer than `timeout` is ended: it has failed, and nodes that
+        have not ended are cancelled. A pause of the flow, or of its `group`, holds the nodes of its
+        runs.
         """
         options = Options(name=name, keep=keep, priority=priority, within=within, group=group)
+        ends = optional_duration(timeout, "flow: timeout")
+        is_scheduled = cron is not None or every is not None
+        schedule = schedule_of(cron, every, tz) if is_scheduled else None
 
         def declare(function: Callable[..., object]) -> Flow[...]:
-            kind = make_flow(function, options)
+            kind = make_flow(function, options, timeout=ends)
             self._registry.add(kind)
             flow = Flow[...](self._flows, kind)
-            if cron is not None:
-                self.schedule(flow, Options(schedule=Schedule(cron, tz), group=group))
+            if schedule is not None:
+                self.schedule(flow, Options(schedule=schedule, group=group))
             return flow
 
         return declare if function is None else declare(function)
@@ -285,11 +296,13 @@ class Flows:
             version=version_of(kind),
             delay=how.delay or 0,
             at=how.at,
+            timeout=timeout_of(kind),
         )
-        new = NewRun(kind, with_head(payload, head), drafts, how)
-        run = FlowRun(self.finder, self._write(new))
+        new = NewRun(kind, with_head(payload, head), drafts, how, head)
+        number = self._write(new)
+        run = FlowRun(self.finder, number, created=number in new.written)
         meter = self.finder.registry.meter
-        if meter is not None:
+        if meter is not None and run.created:
             meter.enqueue(kind.name, 1)
         return run
 
@@ -357,12 +370,16 @@ def _enqueued(kind: Kind, arguments: Arguments, how: How) -> MiddlewareContext:
 
 
 def make_flow(
-    function: Callable[..., object], options: Options, *, version: int | None = None
+    function: Callable[..., object],
+    options: Options,
+    *,
+    version: int | None = None,
+    timeout: int | None = None,
 ) -> Kind:
     """The kind of a function that draws a flow; with a version, it is a template."""
 
     def runs(*args: object, **kwargs: object) -> object:
         return expand(current.get(), function, *args, **kwargs)
 
-    terms = FlowTerms(function, version)
+    terms = FlowTerms(function, version, timeout)
     return make_kind(without_first(function, runs), replace(options, face="flow", face_terms=terms))

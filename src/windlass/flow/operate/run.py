@@ -13,6 +13,7 @@ import msgspec
 from windlass import telemetry
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
+from windlass.core.task.current import current
 from windlass.core.task.kind import TEMPLATE, Registry
 from windlass.database.connection import Connection
 from windlass.errors import ResultTimeout, UnknownFlow
@@ -21,6 +22,7 @@ from windlass.flow.model.node import as_drawn
 from windlass.flow.model.run import FlowGraph, FlowProgress, GraphNode, NodeView, RunRow
 from windlass.flow.operate.change import RunChange, RunGraph, edit_run
 from windlass.flow.store import flow as store
+from windlass.flow.store import slot
 from windlass.flow.store.flow import NodeRow
 from windlass.value.duration import Duration, seconds_of
 from windlass.value.outcome import LONGEST_REMARK, storable
@@ -49,10 +51,14 @@ class RunFinder:
 
 @dataclass(eq=False, repr=False, slots=True)
 class FlowRun:
-    """A flow run. Awaiting it waits until it has ended."""
+    """A flow run. Awaiting it waits until it has ended.
+
+    `created` is False if it was there already: by its key, or by its id.
+    """
 
     _finder: RunFinder
     id: int
+    created: bool = False
 
     def status(self) -> Status:
         """The status of the flow run: running, succeeded, failed or cancelled."""
@@ -132,16 +138,28 @@ class FlowRun:
     def cancel(self, reason: str = "") -> bool:
         """End the flow run: no other node begins. False if it had ended."""
         text = storable(str(reason))[:LONGEST_REMARK] or "cancelled"
+        return self._end(Status.CANCELLED, text)
+
+    def time_out(self, reason: str) -> bool:
+        """End the flow run as failed, because it takes too long. False if it had ended."""
+        return self._end(Status.FAILED, reason)
+
+    def _end(self, status: Status, text: str) -> bool:
         shard, _ = self._finder.find(self.id)
-        run = self.id
+        run, handler = self.id, current.get()
+        by = None if handler is None else handler.task.worker
 
         def work(connection: Connection) -> bool:
             found = store.run(connection, run, is_locked=True)
             if found is None or found.status.is_final:
                 return False
             now = shard.clock.now()
-            away = store.cancel(connection, run, reason=text, now=now, keep=found.keep)
+            away = store.cancel(
+                connection, run, reason=text, now=now, keep=found.keep, status=status
+            )
             shard.faces.stopped(connection, away, now=now)
+            if status is Status.FAILED and by is not None:
+                slot.count_failed(connection, shard.database.dialect, found, worker=by, now=now)
             return True
 
         def rest(connection: Connection) -> None:
@@ -152,7 +170,7 @@ class FlowRun:
         if not shard.database.write(work):
             return False
         shard.database.write(rest)
-        telemetry.emit("flow.ended", run=run, status=str(Status.CANCELLED))
+        telemetry.emit("flow.ended", run=run, status=str(status))
         return True
 
     def edit(self, change: Callable[[Edit], object]) -> None:

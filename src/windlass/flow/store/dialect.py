@@ -43,6 +43,9 @@ with recursive below (dep_id, task_id, rule) as (
 {EDGES.format(slots="below as s")}
 """
 
+# The due time of a blocked node between two statements of a transaction.
+MARKED = -1
+
 # New states of rows, if they still have the old status.
 MOVED = """
 set {t}status = moves.status, {t}due_at = moves.due_at, {t}finished_at = moves.finished_at,
@@ -51,7 +54,8 @@ set {t}status = moves.status, {t}due_at = moves.due_at, {t}finished_at = moves.f
 """
 
 # Nodes that have succeeded fill one slot of each node that waits for them, and count as ended in
-# their flow run. Rule 2 is any_success, 3 the slot of a nested flow; -1 is the flow run itself.
+# their flow run. Rule 2 is any_success, 3 the slot of a nested flow; -1 is the flow run itself. A
+# node that waits for failures (rules 4 and 5) may be skipped now: it is marked, and decided next.
 FILL = """
 with c (child, rule, filled, moment) as {materialized} (
     select s.task_id, s.rule, count(*), :first + row_number() over (order by s.task_id)
@@ -62,10 +66,12 @@ with c (child, rule, filled, moment) as {materialized} (
 """
 FILLED = """
 update windlass_task as t
-set open_slots = case when c.rule = 2 then 0 else t.open_slots - c.filled end,
-    due_at = case when c.rule < 0 or c.rule = 3 or (c.rule < 2 and t.open_slots > c.filled)
+set open_slots = case when c.rule = 2 then 0 when c.rule > 3 then t.open_slots
+        else t.open_slots - c.filled end,
+    due_at = case when c.rule > 3 then {marked}
+        when c.rule < 0 or c.rule = 3 or (c.rule < 2 and t.open_slots > c.filled)
         then t.due_at else c.moment end,
-    status = case when c.rule < 0 or c.rule = 3 or (c.rule < 2 and t.open_slots > c.filled)
+    status = case when c.rule < 0 or c.rule >= 3 or (c.rule < 2 and t.open_slots > c.filled)
         then t.status else 0 end
 from c
 where {among} t.id = c.child
@@ -137,9 +143,12 @@ def _postgresql() -> FlowStatements:
             )
             + ", moved as ("
             + FILLED.format(
-                among="t.id = any(array(select child from c)) and", columns=FILL_COLUMNS
+                among="t.id = any(array(select child from c)) and",
+                columns=FILL_COLUMNS,
+                marked=MARKED,
             )
             + ") select * from moved where status = 0 or (status = 1 and open_slots <= 0)"
+            + f" or due_at = {MARKED}"
         ),
         is_array=True,
     )
@@ -161,7 +170,7 @@ def _sqlite() -> FlowStatements:
                 runs="r.value, -1, n.value, 0 from json_each(:runs) as r "
                 "join json_each(:counts) as n on n.key = r.key",
             )
-            + FILLED.format(among="", columns=FILL_COLUMNS)
+            + FILLED.format(among="", columns=FILL_COLUMNS, marked=MARKED)
         ),
     )
 

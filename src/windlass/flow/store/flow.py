@@ -93,7 +93,9 @@ class NodeRow:
 
 
 ROW = [task.c[each.name] for each in fields(NodeRow) if each.name != "result"]
-RUN_NAMES = "id kind task_key status open_slots created_at finished_at remark payload batch"
+RUN_NAMES = (
+    "id kind task_key status open_slots created_at finished_at remark payload batch started_at"
+)
 RUN = [task.c[name] for name in RUN_NAMES.split()]
 IS_RUN = task.c.id == task.c.flow_id
 SLOT = (slot.c.dep_id, slot.c.task_id, slot.c.rule)
@@ -292,10 +294,12 @@ def grow(connection: Connection, number: int, *, more: int) -> bool:
     return bool(grown.rowcount)
 
 
-def go_on(connection: Connection, number: int, *, left: int) -> None:
-    """Let a flow run continue, even if it had ended; `left` nodes have not ended."""
+def go_on(connection: Connection, number: int, *, left: int, begins: int | None = None) -> None:
+    """Let a flow run continue; `left` nodes have not ended. If it had ended, it `begins` again."""
     blank = dict.fromkeys(("finished_at", "prune_at", "remark", "due_at", "batch", "worker"))
     going = {"status": Status.RUNNING, "open_slots": left}
+    if begins is not None:
+        going["started_at"] = begins
     _set(connection, task.c.id == number, **going, **blank)
 
 
@@ -309,8 +313,16 @@ def expand(connection: Connection, number: int, *, left: int) -> None:
     _set(connection, task.c.id == number, open_slots=left, worker=None, due_at=None, batch=None)
 
 
-def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: int) -> list[int]:
-    """End a flow run and its open nodes; which of those were external."""
+def cancel(
+    connection: Connection,
+    number: int,
+    *,
+    reason: str,
+    now: int,
+    keep: int,
+    status: Status = Status.CANCELLED,
+) -> list[int]:
+    """End a flow run with this status, and cancel its open nodes; which of those were external."""
     unended = *inside(number), task.c.status.in_(UNENDED)
     away = select(task.c.id).where(*unended, task.c.status == Status.EXTERNAL)
     external_ids = list(connection.scalars(away))
@@ -318,7 +330,7 @@ def cancel(connection: Connection, number: int, *, reason: str, now: int, keep: 
     free = select(task.c.id).where(*unended).order_by(task.c.id).with_for_update(skip_locked=True)
     for part in _parts(list(connection.scalars(free))):
         _cancel(connection, task.c.id.in_(part), reason=reason, now=now)
-    more = {"open_slots": 0, "prune_at": now + keep}
+    more = {"open_slots": 0, "prune_at": now + keep, "status": status}
     _cancel(connection, task.c.id == number, reason=reason, now=now, **more)
     return external_ids
 
@@ -329,7 +341,7 @@ def cancel_rest(connection: Connection, number: int, *, reason: str, now: int) -
     Nothing ends if the flow run continues.
     """
     found = run(connection, number, is_locked=True)
-    if found is not None and found.status is Status.CANCELLED:
+    if found is not None and found.status.is_final:
         rest = and_(*inside(number), task.c.status.in_(UNENDED))
         _cancel(connection, rest, reason=reason, now=now)
     ended = select(task.c.id).where(task.c.flow_id == number, task.c.status == Status.CANCELLED)
@@ -346,7 +358,7 @@ def _cancel(
     connection: Connection, where: ColumnElement[bool], *, reason: str, now: int, **more: Any
 ) -> None:
     ended = {"status": Status.CANCELLED, "due_at": None, "batch": None, "finished_at": now}
-    _set(connection, where, **ended, remark=reason, **more)
+    _set(connection, where, **{**ended, "remark": reason, **more})
 
 
 def _set(connection: Connection, where: ColumnElement[bool], **values: Any) -> None:

@@ -15,12 +15,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, and_, select, update
+from sqlalchemy import Connection, TextClause, and_, select, update
 
 from windlass.core.finish.store import MINUTE
 from windlass.database.dialect.base import Count, Dialect, document
 from windlass.database.schema import slot, task
 from windlass.flow.model.graph import (
+    ON_FAILURE,
     Edge,
     EndedNode,
     Filled,
@@ -31,8 +32,9 @@ from windlass.flow.model.graph import (
     how_ended,
 )
 from windlass.flow.model.node import keep_of
+from windlass.flow.model.run import RunRow
 from windlass.flow.store import flow
-from windlass.flow.store.dialect import STATEMENTS
+from windlass.flow.store.dialect import MARKED, STATEMENTS
 from windlass.value.outcome import LONGEST_REMARK
 from windlass.value.status import Status
 
@@ -111,28 +113,42 @@ class _Filling:
         return self._fill_at_once(ended) if at_once else self._fill_below(ended)
 
     def _fill_below(self, ended: Sequence[EndedNode]) -> tuple[list[int], Counter[int]]:
-        edges = self._edges_below(ended)
+        return self._decide(self._edges_below(ended), ended, counted=ended)
+
+    def _decide(
+        self, edges: Collection[Edge], ended: Sequence[EndedNode], *, counted: Sequence[EndedNode]
+    ) -> tuple[list[int], Counter[int]]:
+        """Fill these slots; of `ended`, those in `counted` are not counted as ended yet."""
         filled = fill(edges, ended)
         self.run_of |= {edge.task: edge.run for edge in edges}
         buckets = {edge.task: edge.bucket for edge in edges}
         self.after.due |= {number: buckets[number] for number in filled.due}
-        count = Counter(self.run_of[node.id] for node in (*ended, *filled.ended))
+        count = Counter(self.run_of[node.id] for node in (*counted, *filled.ended))
         write(self.connection, self.dialect, filled, now=self.now, left=count)
         return filled.empty, count
 
-    def _edges_below(self, ended: Sequence[EndedNode]) -> list[Edge]:
-        """The slots of these nodes; if a node did not succeed, also all slots further below."""
-        statements = STATEMENTS.of(self.dialect)
-        found: set[Edge] = set()
-        for statement, ids in (
-            (statements.edges, [node.id for node in ended if node.how is NodeEnd.SUCCEEDED]),
-            (statements.below, [node.id for node in ended if node.how is not NodeEnd.SUCCEEDED]),
-        ):
-            if ids:
-                asked = {"ids": statements.listed(ids)}
-                rows = self.connection.execute(statement, asked).fetchall()
-                found.update(_edge(row) for row in rows)
-        return list(found)
+    def _edges_below(self, ended: Sequence[EndedNode]) -> Collection[Edge]:
+        """The slots of these nodes, and all slots further below where a node may not run."""
+        succeeded = [node.id for node in ended if node.how is NodeEnd.SUCCEEDED]
+        found = self._edges(STATEMENTS.of(self.dialect).edges, succeeded)
+        others = [node.id for node in ended if node.how is not NodeEnd.SUCCEEDED]
+        others += [edge.dep for edge in found if edge.rule in ON_FAILURE]
+        return found | self._edges(STATEMENTS.of(self.dialect).below, others)
+
+    def _edges(self, statement: TextClause, ids: Sequence[int]) -> set[Edge]:
+        if not ids:
+            return set()
+        asked = {"ids": STATEMENTS.of(self.dialect).listed(ids)}
+        return {_edge(row) for row in self.connection.execute(statement, asked).fetchall()}
+
+    def _fill_marked(
+        self, marked: Collection[int], ended: Sequence[EndedNode]
+    ) -> tuple[list[int], Counter[int]]:
+        """Decide about nodes that wait for failures, and about all nodes below them."""
+        parents = {node.id for node in ended}
+        below = self._edges(STATEMENTS.of(self.dialect).below, sorted(parents))
+        edges = [each for each in below if each.task in marked or each.dep not in parents]
+        return self._decide(edges, ended, counted=())
 
     def _fill_at_once(self, ended: Sequence[EndedNode]) -> tuple[list[int], Counter[int]]:
         """The same for nodes that have all succeeded, by one statement that returns due rows."""
@@ -148,6 +164,7 @@ class _Filling:
         }
         assert statements.fill is not None
         empty: list[int] = []
+        marked: set[int] = set()
         for status, left, *row in self.connection.execute(statements.fill, asked).fetchall():
             number, payload, bucket, run = row[0], row[5], row[9], row[10]
             if status == Status.WAITING:
@@ -157,6 +174,11 @@ class _Filling:
             elif status == Status.RUNNING and left <= 0 and number not in count:
                 self.run_of[number] = run
                 empty.append(number)
+            elif row[4] == MARKED:
+                marked.add(number)
+        if marked:
+            more, also = self._fill_marked(marked, ended)
+            return empty + more, count + also
         return empty, count
 
 
@@ -239,6 +261,14 @@ def _count(
         count.milliseconds += max(0, now - run.began_at) // 1_000
     if counts:
         dialect.count(connection, [counts[kind] for kind in sorted(counts)])
+
+
+def count_failed(
+    connection: Connection, dialect: Dialect, run: RunRow, *, worker: int, now: int
+) -> None:
+    """Add a flow run that was ended as failed to the statistics of its flow."""
+    ended = _EndedRun(run.id, run.flow, Status.FAILED, run.created_at)
+    _count(connection, dialect, [ended], worker=worker, now=now)
 
 
 def _end_nested(connection: Connection, empty: Iterable[int], *, now: int) -> list[EndedNode]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
@@ -22,6 +23,8 @@ from windlass.cli.output import (
     plain,
     print_json,
     redraw,
+    refuse,
+    say,
     table,
     timestamp,
     visible,
@@ -53,9 +56,23 @@ WatchOption = Annotated[
 ]
 
 
-def ring(app: AppOption = None, watch: WatchOption = False, as_json: JsonOption = False) -> None:
+PlanOption = Annotated[
+    str | None,
+    typer.Option("--plan", metavar="+N", help="The ring before and after N workers join."),
+]
+
+
+def ring(
+    app: AppOption = None,
+    watch: WatchOption = False,
+    plan: PlanOption = None,
+    as_json: JsonOption = False,
+) -> None:
     """Which worker owns which part of the rows, and who joined and left."""
     check_watch(watch, as_json=as_json)
+    joining = None if plan is None else _joining(plan)
+    if joining is not None and watch:
+        refuse("--plan is about what would be; leave --watch out")
     loaded = load_app(app, needs_kinds=False)
     from windlass.operate.ring.operate import rings
 
@@ -65,11 +82,57 @@ def ring(app: AppOption = None, watch: WatchOption = False, as_json: JsonOption 
         return
     found = rings(loaded.fleet)
     warn_missing(found.missing)
+    if joining is not None:
+        _show_plans(found, joining, as_json=as_json)
+        return
     if as_json:
         is_alone = loaded.fleet.single is not None
         print_json(_for_programs(found[0]) if is_alone else _all_for_programs(found))
     else:
         console.print(_pictures(found, is_round=_has_colours()))
+
+
+def _joining(given: str) -> int:
+    if not re.fullmatch(r"\+?[0-9]{1,4}", given):
+        refuse(f"--plan {given}: give how many workers join, such as +2")
+    return int(given)
+
+
+def _show_plans(found: Sequence[RingView], joining: int, *, as_json: bool) -> None:
+    from windlass.operate.ring.operate import plan
+
+    plans = [plan(each, joining) for each in found]
+    if as_json:
+        print_json(plain(plans[0]) if len(plans) == 1 else plain(plans))
+        return
+    for number, each in enumerate(plans):
+        if number:
+            say("")
+        say(each.database)
+        join = "joins" if joining == 1 else "join"
+        say(
+            f"{counted(joining, 'worker')} {join}: {each.moving} of {BUCKETS} buckets "
+            f"{'gets' if each.moving == 1 else 'get'} another owner"
+        )
+        shown = table("worker", "token", "buckets", "token then", "buckets then")
+        for member in each.members:
+            shown.add_row(
+                Text(member.id, style="green" if member.is_new else ""),
+                *(_token(member.token), _range(member.buckets)),
+                *(_token(member.new_token), _range(member.new_buckets)),
+            )
+        console.print(shown)
+        say("Which token a new worker gets follows from the id it is given when it joins.")
+
+
+def _token(token: int | None) -> str:
+    return "-" if token is None else f"{token:,}"
+
+
+def _range(buckets: range | None) -> str:
+    if not buckets:
+        return "-"
+    return f"{buckets[0]}-{buckets[-1]} ({100 * len(buckets) / BUCKETS:.1f} %)"
 
 
 def _watched(found: Listing[RingView]) -> RenderableType:

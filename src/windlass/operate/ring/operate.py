@@ -13,6 +13,7 @@ from windlass.core.shard.fleet import Fleet
 from windlass.database.connection import Connection
 from windlass.database.database import TRIES, Database
 from windlass.database.dialect.base import Dialect
+from windlass.errors import BadInput
 from windlass.ring import assign, tokens_of
 from windlass.value.bucket import BUCKETS
 from windlass.view.field import Moment, exposed
@@ -190,3 +191,58 @@ def _moves(workers: Sequence[WorkerView]) -> list[RingMove]:
             moves.append(RingMove(view.left_at, "left", *place, view.left_why, None))
     # At the same moment, a leave comes before a join.
     return sorted(moves, key=lambda move: (move.at, move.what == "joined"), reverse=True)
+
+
+@dataclass(frozen=True)
+class PlannedMember:
+    """A member of the ring, before and after more workers join; None where it is not there."""
+
+    id: str
+    is_new: bool
+    token: int | None
+    buckets: range | None
+    new_token: int | None
+    new_buckets: range | None
+
+
+@dataclass(frozen=True)
+class RingPlan:
+    """What becomes of the ring of one database when more workers join."""
+
+    database: str
+    joining: int
+    # How many of all buckets get another owner.
+    moving: int
+    members: list[PlannedMember]
+
+
+def plan(found: RingView, joining: int) -> RingPlan:
+    """The ring before and after `joining` workers join.
+
+    The tokens are certain. Which of them a new worker gets follows from the id that it is given
+    when it joins, so their places among the others are an example.
+    """
+    if not 1 <= joining <= BUCKETS:
+        raise BadInput(f"--plan +{joining}: give how many workers join, from +1 to +{BUCKETS}")
+    now = [str(member.id) for member in found.members]
+    then = [*now, *(f"new {number}" for number in range(1, joining + 1))]
+    before, after = assign(_ids(now)), assign(_ids(then))
+    tokens, new_tokens = tokens_of(_ids(now)), tokens_of(_ids(then))
+    owner = {bucket: member for member, owned in before.items() for bucket in owned}
+    moving = sum(owner.get(bucket) != member for member, owned in after.items() for bucket in owned)
+    members = [
+        PlannedMember(
+            id=str(member),
+            is_new=member not in before,
+            token=tokens.get(member),
+            buckets=before.get(member),
+            new_token=new_tokens[member],
+            new_buckets=owned,
+        )
+        for member, owned in after.items()
+    ]
+    return RingPlan(found.database, joining, moving, members)
+
+
+def _ids(names: Sequence[str]) -> list[int | str]:
+    return [int(name) if name.isdigit() else name for name in names]

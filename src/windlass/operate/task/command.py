@@ -169,8 +169,12 @@ def enqueue(
     call, how = operate.call(kind, values, key=key, delay=wait, priority=priority)
     with audit_log(loaded).record(Action.TASK_ENQUEUE, kind, key=key, delay=delay) as entry:
         ref = loaded.submit(declared, [call], how)[0]
-        message = entry.says(f"enqueued task {ref.id}")
-    report(message, {"id": ref.id}, as_json=as_json)
+        message = entry.says(
+            f"enqueued task {ref.id}"
+            if ref.created
+            else f"{kind} with key {key} was already enqueued as task {ref.id}"
+        )
+    report(message, {"id": ref.id, "created": ref.created}, as_json=as_json)
 
 
 def _print_logs(runs: list[RunLogView]) -> None:

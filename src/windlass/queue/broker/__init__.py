@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from sys import modules
 
+from windlass import lent
 from windlass.errors import BadQueue
 from windlass.queue.broker.contract import Broker, Subscription
 from windlass.queue.model.queue import Queue
@@ -22,6 +23,7 @@ def check_installed(queue: Queue) -> None:
 
 def broker_of(queue: Queue) -> Broker:
     """A broker for the URL of this queue. It connects when it is used."""
+    lent.check(lambda: queue.address, lambda: repr(queue))
     check_installed(queue)
     match queue.scheme:
         case "amqp" | "amqps" | "pyamqp":

@@ -15,6 +15,7 @@ from windlass.errors import BadDeclaration, BadInput
 from windlass.queue.model.message import LONGEST_ID, Delivered, ReceivedMessage, hash_of, id_of_body
 from windlass.queue.model.queue import Queue
 from windlass.value.payload import Arguments
+from windlass.value.typed import decoder
 
 # The headers that senders without the property message_id use.
 ID_HEADERS = ("message-id", "message_id", "id")
@@ -45,7 +46,7 @@ class ConsumeTerms:
 
     @cached_property
     def _decode(self) -> Callable[[bytes], Any]:
-        return msgspec.json.Decoder(self.wanted).decode
+        return decoder(self.wanted).decode
 
     def id_of(self, delivery: Delivered) -> str:
         """The id of a message; NoId if it has none."""
@@ -137,7 +138,7 @@ def check_can_decode(name: str, wanted: Any) -> None:
     if wanted in (ReceivedMessage, bytes):
         return
     try:
-        msgspec.json.Decoder(wanted)
+        decoder(wanted)
     except (TypeError, NotImplementedError, RuntimeError) as problem:
         raise BadDeclaration(
             f"consume: the annotation of {name!r} cannot be checked: {problem}"

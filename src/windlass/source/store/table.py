@@ -26,11 +26,13 @@ from sqlalchemy.exc import DBAPIError, StatementError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.types import NullType
 
+from windlass import lent
 from windlass.database.access import Password, check_password, reach
 from windlass.database.database import normalise
 from windlass.database.dialect import dialect_of
 from windlass.database.dialect.base import original
 from windlass.database.plan import explain, sorts
+from windlass.database.url import place_of
 from windlass.errors import BadKey, BadSource, DatabaseUnavailable
 from windlass.source.store.dialect import SOURCES
 from windlass.source.store.keyset import Keyset
@@ -67,6 +69,7 @@ class Table:
         self._own_engine = url if isinstance(url, Engine) else None
         # The environment is about the database of Windlass, not about this one.
         self.url = normalise(url.url) if isinstance(url, Engine) else reach(url, environment={})
+        self._declared_url = self.url
         self._password = check_password(self.url, password)
         self.schema, self.table = _names(table)
         self.key_columns = _key_columns(table, key)
@@ -75,10 +78,14 @@ class Table:
         self.where = where
         if where is not None and (not isinstance(where, str) or not where.strip()):
             raise BadSource(f"table {table!r}: where={where!r} is not a condition in SQL")
-        self._dialect = dialect_of(self.url)
-        self._reading = SOURCES.of(self._dialect)
         self._lock = threading.Lock()
-        self._engine: Engine | None = self._own_engine
+        self._use(self.url, self._own_engine)
+        lent.register(self)
+
+    def _use(self, url: URL, engine: Engine | None) -> None:
+        self.url, self._own_engine, self._engine = url, engine, engine
+        self._dialect = dialect_of(url)
+        self._reading = SOURCES.of(self._dialect)
         self._is_whole: bool | None = None
         self._is_checked = False
         self._counted: int | None = None
@@ -87,9 +94,22 @@ class Table:
             self.schema,
             self.key_columns,
             columns=self.columns,
-            where=where,
+            where=self.where,
             compares_rows=self._dialect.compares_rows,
         )
+
+    def borrow(self, loan: lent.Loan) -> lent.GiveBack | None:
+        """Move to the lent database that stands for its own; returns how to move back."""
+        url, engine, place = self.url, self._own_engine, loan.places.get(place_of(self.url))
+        if place is None:
+            return None
+        self._use(normalise(place.url), None)
+
+        def give_back() -> None:
+            self.close()
+            self._use(url, engine)
+
+        return give_back
 
     @property
     def name(self) -> str:
@@ -232,6 +252,7 @@ class Table:
     @contextmanager
     def connect(self) -> Iterator[Connection]:
         """A connection that reads; its errors become errors of Windlass."""
+        lent.check(lambda: place_of(self.url), lambda: self.name)
         try:
             with self._open_engine().connect() as connection:
                 yield connection
@@ -258,7 +279,7 @@ class Table:
     @property
     def _value(self) -> tuple[Any, ...]:
         columns = None if self.columns is None else tuple(self.columns)
-        return self.url, self.schema, self.table, self.key_columns, columns, self.where
+        return self._declared_url, self.schema, self.table, self.key_columns, columns, self.where
 
     @property
     def _full_name(self) -> str:
