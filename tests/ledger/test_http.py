@@ -375,6 +375,7 @@ def test_every_path_says_what_it_may_answer(web):
         "/deductions",
         "/deductions/{id}",
         "/deductions/{id}/returns",
+        "/deductions/{id}/exchanges",
         "/deductions/{id}/void",
         "/deductions/{id}/confirm",
         "/stocks",

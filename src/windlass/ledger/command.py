@@ -16,6 +16,7 @@ from windlass.cli.output import (
     note,
     plain,
     print_json,
+    report,
     say,
     table,
     timestamp,
@@ -161,10 +162,32 @@ def exchange(
         message = entry.says(
             f"{_said(made.lines)} of {deduction} came back, {_said(made.out)} went out{before}"
         )
-    if as_json:
-        print_json(plain(made))
-    else:
-        done(visible(message))
+    report(visible(message), plain(made), as_json=as_json)
+
+
+@cli.command()
+def protect(
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove the triggers, to change entries by hand.")
+    ] = False,
+    app: AppOption = None,
+    shard: ShardOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Keep entries append-only: by triggers, the database refuses to change or delete one."""
+    loaded = load_app(app, needs_kinds=False)
+    ledger = Ledgers(loaded.fleet).of(shard)
+    name = ledger.database.name
+    with audit_log(loaded).record(
+        Action.LEDGER_PROTECT, name, shard=shard, remove=remove
+    ) as entry:
+        if remove:
+            ledger.unprotect()
+            message = entry.says("entries can be changed and deleted")
+        else:
+            ledger.protect()
+            message = entry.says("the database refuses to change or delete an entry")
+    report(message, {"protected": not remove}, as_json=as_json)
 
 
 @cli.command()

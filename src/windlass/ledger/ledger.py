@@ -58,6 +58,7 @@ from windlass.ledger.model.ledger import (
     check_id,
 )
 from windlass.ledger.store import audit as ledger_audit
+from windlass.ledger.store import protect as ledger_protect
 from windlass.ledger.store import view as ledger_view
 from windlass.value.duration import Duration
 from windlass.value.twin import awaited, twin
@@ -311,6 +312,27 @@ class Ledger:
         return migrate.migrate(self.database)
 
     amigrate = awaited(migrate)
+
+    def protect(self) -> None:
+        """Have the database refuse, by triggers, to change or delete an entry, whoever asks."""
+        self.prepare()
+        self.database.write(lambda it: ledger_protect.protect(it, self.database.dialect))
+
+    def unprotect(self) -> None:
+        """Remove the triggers of `protect`."""
+        self.prepare()
+        self.database.write(lambda it: ledger_protect.unprotect(it, self.database.dialect))
+
+    def is_protected(self) -> bool:
+        """Whether the triggers of `protect` are there."""
+        self.prepare()
+        return self.database.read(
+            lambda it: ledger_protect.is_protected(it, self.database.dialect)
+        )
+
+    aprotect = awaited(protect)
+    aunprotect = awaited(unprotect)
+    ais_protected = awaited(is_protected)
 
     def prepare(self) -> None:
         """Make sure that the tables exist; SQLite creates them on first use."""

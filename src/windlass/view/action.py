@@ -30,6 +30,7 @@ class Action(StrEnum):
     LEDGER_DEDUCT = "ledger.deduct"
     LEDGER_EXCHANGE = "ledger.exchange"
     LEDGER_GIVE_BACK = "ledger.give_back"
+    LEDGER_PROTECT = "ledger.protect"
     LEDGER_RESTOCK = "ledger.restock"
     LEDGER_VOID = "ledger.void"
     QUEUE_DROP = "queue.drop"

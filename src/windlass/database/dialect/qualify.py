@@ -20,7 +20,10 @@ from windlass.database.schema import metadata
 Qualify = Callable[[str], str]
 
 # What is not a table in `metadata`.
-OTHERS = ("windlass_version", "windlass_number_id", "windlass_task_readable")
+OTHERS = (
+    *("windlass_version", "windlass_number_id", "windlass_task_readable"),
+    "windlass_keep_entry",
+)
 # Not after a dot or a quote: then it has a schema. Not in `for update of`, where none is allowed.
 NAME = re.compile(
     r"(?<![\w.\"$])(?<!\bof )(?:"

@@ -9,6 +9,7 @@ import msgspec
 from windlass.clock import Clock
 from windlass.database.connection import Executor, has_begun
 from windlass.database.database import Database, Numbers
+from windlass.database.joined import JOINED
 from windlass.errors import BadConnection, Blocked, DatabaseUnavailable
 from windlass.ledger.engine import tally
 from windlass.ledger.model.book import Book
@@ -19,6 +20,8 @@ from windlass.value.task import NewTask
 
 # Each try is lost to another transaction that used one of the ids at the same moment.
 DUPLICATE_TRIES = 20
+# One that waits longer for rows is not alone: others of other processes want them.
+WAITS_SECONDS = 0.002
 
 
 class RequestExecutor:
@@ -29,6 +32,9 @@ class RequestExecutor:
         self._clock = clock
         self._rows = LedgerRows(database.dialect)
         self._numbers = Numbers(database)
+        # Of the last optimistic write: whether there was enough, and how long it waited for rows.
+        self._suffices = True
+        self._waited = 0.0
 
     def execute(self, requests: Sequence[Request]) -> list[Outcome]:
         """The answers, in order, once the one transaction for all of them is committed.
@@ -51,7 +57,9 @@ class RequestExecutor:
             self._rows.limit_time(connection)
             book = self._rows.load(connection, requests)
             outcomes = _apply(book, requests, first)
-            self._save(connection, book, first)
+            if not self._save(connection, book, first):
+                # What is told again may have been committed early, by any process.
+                self._rows.flush(connection)
             return book, outcomes
 
         for tries_left in reversed(range(DUPLICATE_TRIES)):
@@ -71,21 +79,39 @@ class RequestExecutor:
             return None
         outcomes = _apply(book, requests, first)
         try:
-            if not self._rows.saves_if_met:
-                self._database.write(lambda it: self._rows.save(it, book), patient=False)
-            elif not self._database.single(
-                lambda it: self._rows.save_if_met(it, book), patient=False
-            ):
-                return None
+            is_met = self._save_first(book, is_shared=len(requests) > 1)
         except GuardFailed:
-            return None
+            is_met = False
         except Exception as problem:
             # A duplicate: one of the ids was used before.
             if not self._database.dialect.is_duplicate(problem):
                 raise
             return None
+        self._suffices = is_met
+        if not is_met:
+            return None
         tally.count(book)
         return outcomes
+
+    def _save_first(self, book: Book, *, is_shared: bool) -> bool:
+        """Write an optimistic book, and hold rows that other processes want as short as can be."""
+        database, rows = self._database, self._rows
+        if not rows.saves_if_met:
+            # An answer to the commit would take a round trip, in which the rows stay locked. If
+            # stock has been short, the guards come first, so that nothing is inserted in vain.
+            commits, hot_last = JOINED.get() is None, self._suffices
+            database.write(
+                lambda it: rows.save_first(it, book, hot_last=hot_last, commits=commits),
+                patient=False,
+            )
+            return True
+        # In a joined transaction the setting would be that of all its writes.
+        early = JOINED.get() is None and (is_shared or self._waited > WAITS_SECONDS)
+        met = database.single(lambda it: rows.save_if_met(it, book, early=early), patient=False)
+        self._waited = met.waited
+        if met.is_so and early:
+            database.single(rows.flush)
+        return met.is_so
 
     def join(self, executor: Executor, request: Request) -> Outcome:
         """The answer to a request that takes effect when the caller's transaction commits."""
@@ -105,7 +131,8 @@ class RequestExecutor:
                     "committed; roll it back and do it again"
                 )
             with all_or_nothing(executor):
-                self._save(executor, book, now)
+                if not self._save(executor, book, now):
+                    self._rows.flush(executor)
             tally.count(book)
             return outcome
         except Exception as problem:
@@ -123,8 +150,9 @@ class RequestExecutor:
         """
         return self._database.read(lambda it: self._rows.exists(it, refusal))
 
-    def _save(self, executor: Executor, book: Book, now: int) -> None:
-        self._rows.save(executor, book)
+    def _save(self, executor: Executor, book: Book, now: int) -> bool:
+        """Write what the book says; False if that is nothing."""
+        is_written = self._rows.save(executor, book)
         held = {
             row.id: row.hold_until
             for row in book.deductions.values()
@@ -133,6 +161,7 @@ class RequestExecutor:
         if held:
             numbers = self._numbers.take(len(held), inside=executor)
             self._database.dialect.insert(executor, _lapses(held, numbers, now))
+        return is_written
 
 
 def _apply(book: Book, requests: Sequence[Request], first: int) -> list[Outcome]:

@@ -33,6 +33,10 @@ TIME_LIMITS = (
     "select set_config('lock_timeout', '1s', true) as waits, "
     "set_config('idle_in_transaction_session_timeout', '4s', true) as idles"
 )
+# And the commit of this statement does not wait for the disk: others get its rows at once.
+RELEASES_EARLY = f"{TIME_LIMITS}, set_config('synchronous_commit', 'off', true) as commits"
+# Its own commit waits for the disk, and so for all that was committed before it.
+FLUSH = often("select pg_logical_emit_message(true, 'windlass', '')")
 PLANNER = text("select current_setting('enable_seqscan'), current_setting('enable_sort')")
 PLAN = text(
     "select set_config('enable_seqscan', :scan, true), set_config('enable_sort', :sort, true)"
@@ -113,6 +117,13 @@ class Write(NamedTuple):
 Writes = Mapping[str, Write]
 
 
+class Met(NamedTuple):
+    """Whether everything was written, and for how many seconds the statement waited for rows."""
+
+    is_so: bool
+    waited: float
+
+
 class RowLists:
     """Queries and statements about the rows whose keys are in a list.
 
@@ -128,6 +139,8 @@ class RowLists:
     writes_first = False
     # Whether `execute_if_met` exists.
     executes_if_met = False
+    # Commits what was committed before it to the disk; only where `execute_if_met` may not wait.
+    flush: TextClause | None = None
     # Executed first in a transaction, so that it neither waits for rows nor holds them for long.
     time_limits: TextClause | None = None
     # Whether locking a row that does not exist keeps others from inserting beside it.
@@ -186,11 +199,15 @@ class RowLists:
             f"where {_equal(name, keys(of.table))} and {of.guard.format(name)}"
         )
 
-    def execute(self, executor: Executor, writes: Writes) -> dict[str, int]:
+    def execute(
+        self, executor: Executor, writes: Writes, *, commits: bool = False
+    ) -> dict[str, int]:
         """Execute statements in their order; returns how many rows each of them touched.
 
-        Ends after the first that touches fewer rows than its list has.
+        Ends after the first that touches fewer rows than its list has. `commits` allows to commit
+        at once; the caller commits in any case.
         """
+        del commits
         counts: dict[str, int] = {}
         for name, (of, rows) in writes.items():
             if (name,) not in self._statements:
@@ -203,10 +220,10 @@ class RowLists:
                 break
         return counts
 
-    def execute_if_met(self, executor: Executor, writes: Writes) -> bool:
+    def execute_if_met(self, executor: Executor, writes: Writes, *, early: bool) -> Met:
         """Execute all writes by one statement if all guards hold and all chosen keys are new.
 
-        Returns whether that was so.
+        If `early`, others get the rows before the disk has the commit: `flush` must follow.
         """
         raise NotImplementedError
 
@@ -226,17 +243,21 @@ class MySQLRowLists(RowLists):
         assignments = of.assignments(name, target="t.{}")
         return f"update {listed} {found} set {assignments} where {of.guard.format(name)}"
 
-    def execute(self, executor: Executor, writes: Writes) -> dict[str, int]:
+    def execute(
+        self, executor: Executor, writes: Writes, *, commits: bool = False
+    ) -> dict[str, int]:
         is_short = sum(len(rows) for _, rows in writes.values()) <= AT_ONCE
         if is_short and isinstance(executor, Connection) and _takes_blocks(executor):
-            return self._execute_block(executor, writes)
+            return self._execute_block(executor, writes, commits=commits)
         return super().execute(executor, writes)
 
-    def _execute_block(self, connection: Connection, writes: Writes) -> dict[str, int]:
+    def _execute_block(
+        self, connection: Connection, writes: Writes, *, commits: bool
+    ) -> dict[str, int]:
         """All writes in one round trip; the first that misses a row ends the block."""
-        names = ("block", *writes)
+        names = ("commit" if commits else "block", *writes)
         if names not in self._statements:
-            self._statements[names] = self._build_block(writes)
+            self._statements[names] = self._build_block(writes, "commit; " if commits else "")
         sizes = {name: len(rows) for name, (_, rows) in writes.items()}
         try:
             connection.execute(self._statements[names], _documents(writes))
@@ -247,12 +268,12 @@ class MySQLRowLists(RowLists):
             return sizes | {words[0]: 0}
         return sizes
 
-    def _build_block(self, writes: Writes) -> TextClause:
+    def _build_block(self, writes: Writes, ending: str) -> TextClause:
         parts = (
             self._loop(name, of) if isinstance(of, Update) else self.write(name, of)
             for name, (of, _) in writes.items()
         )
-        return self.text(f"begin not atomic {'; '.join(parts)}; end")
+        return self.text(f"begin not atomic {'; '.join(parts)}; {ending}end")
 
     def _loop(self, name: str, of: Update) -> str:
         """An update row by row, which MariaDB does ten times as fast as a join with a list."""
@@ -275,6 +296,7 @@ class PostgreSQLRowLists(RowLists):
     writes_first = True
     executes_if_met = True
     time_limits = often(TIME_LIMITS)
+    flush = FLUSH
 
     def text(self, statement: str) -> TextClause:
         return often(statement)
@@ -293,7 +315,9 @@ class PostgreSQLRowLists(RowLists):
     def _update(self, name: str, listed: str, of: Update) -> str:
         return f"{super()._update(name, listed, of)} and {_is_short(name, keys(of.table))}"
 
-    def execute(self, executor: Executor, writes: Writes) -> dict[str, int]:
+    def execute(
+        self, executor: Executor, writes: Writes, *, commits: bool = False
+    ) -> dict[str, int]:
         names = tuple(writes)
         if names not in self._statements:
             made, counted = self._parts(writes, "returning 1")
@@ -301,14 +325,15 @@ class PostgreSQLRowLists(RowLists):
         (counts,) = executor.execute(self._statements[names], _documents(writes)).fetchall()
         return dict(zip(writes, counts, strict=True))
 
-    def execute_if_met(self, executor: Executor, writes: Writes) -> bool:
-        names = ("if met", *writes)
+    def execute_if_met(self, executor: Executor, writes: Writes, *, early: bool) -> Met:
+        names = ("early" if early else "if met", *writes)
         if names not in self._statements:
-            self._statements[names] = self._build_if_met(writes)
+            setting = RELEASES_EARLY if early else TIME_LIMITS
+            self._statements[names] = self._build_if_met(writes, setting)
         counts = {f"count_{name}": len(rows) for name, (_, rows) in writes.items()}
         parameters = _documents(writes) | counts
         rows = executor.execute(self._statements[names], parameters).fetchall()
-        return bool(rows[0][0])
+        return Met(bool(rows[0][0]), float(rows[0][1]))
 
     def _parts(self, writes: Writes, ending: str) -> tuple[str, str]:
         made = (
@@ -317,8 +342,8 @@ class PostgreSQLRowLists(RowLists):
         counted = (f"(select count(*) from of_{name})" for name in writes)
         return ", ".join(made), ", ".join(counted)
 
-    def _build_if_met(self, writes: Writes) -> TextClause:
-        found, conditions = [f"setting as materialized ({TIME_LIMITS})"], []
+    def _build_if_met(self, writes: Writes, setting: str) -> TextClause:
+        found, conditions = [f"setting as materialized ({setting})"], []
         for name, (of, _) in writes.items():
             if isinstance(of, Update):
                 found.append(f"met_{name} as materialized ({self._met(name, of)})")
@@ -328,10 +353,14 @@ class PostgreSQLRowLists(RowLists):
                 # Asked before the rows of others are locked.
                 used = self.find(of.table, "1", keys(of.table), name=name)
                 conditions.insert(0, f"not exists ({used})")
-        found.append(f"met as materialized (select {' and '.join(conditions)} as is_so)")
+        waited = "extract(epoch from clock_timestamp() - statement_timestamp())"
+        found.append(
+            f"met as materialized (select {' and '.join(conditions)} as is_so, {waited} as waited)"
+        )
         made, counted = self._parts(writes, "and (select is_so from met) returning 1")
         return self.text(
-            f"with {', '.join(found)}, {made} select (select is_so from met), {counted}"
+            f"with {', '.join(found)}, {made} select (select is_so from met), "
+            f"(select waited from met), {counted}"
         )
 
     def _met(self, name: str, of: Update) -> str:

@@ -41,6 +41,7 @@ from windlass.ledger.model.ledger import (
 )
 from windlass.ledger.store.dialect import (
     Insert,
+    Met,
     Update,
     Write,
     Writes,
@@ -215,12 +216,30 @@ class LedgerRows:
                 return bool(self._existing(executor, STOCK, [(str(refusal.facts["sku"]),)]))
         return False
 
-    def save(self, executor: Executor, book: Book) -> None:
-        """Write what the requests have made of the rows."""
+    def flush(self, executor: Executor) -> None:
+        """Once this is committed, so is what others have committed early."""
+        if self._lists.flush is not None:
+            executor.execute(self._lists.flush, {}).fetchall()
+
+    def save(self, executor: Executor, book: Book) -> bool:
+        """Write what the requests have made of the rows; False if that is nothing."""
         writes = _writes(book)
-        if not writes:
-            return
-        counts = self._lists.execute(executor, writes)
+        if writes:
+            self._save(executor, writes)
+        return bool(writes)
+
+    def save_first(self, executor: Executor, book: Book, *, hot_last: bool, commits: bool) -> None:
+        """Write an optimistic book; the transaction may be over then if it `commits`.
+
+        With `hot_last` the rows that others want, too, are locked last and so the shortest time.
+        """
+        writes = _writes(book)
+        if hot_last:
+            writes = dict(sorted(writes.items(), key=lambda each: isinstance(each[1].of, Update)))
+        self._save(executor, writes, commits=commits)
+
+    def _save(self, executor: Executor, writes: Writes, *, commits: bool = False) -> None:
+        counts = self._lists.execute(executor, writes, commits=commits)
         for name, (_, rows) in writes.items():
             if counts[name] != len(rows):
                 raise GuardFailed(
@@ -228,9 +247,12 @@ class LedgerRows:
                     "back: its rows are not as they should be; run: windlass ledger audit"
                 )
 
-    def save_if_met(self, executor: Executor, book: Book) -> bool:
-        """Write an optimistic book by one statement; whether its assumptions hold."""
-        return self._lists.execute_if_met(executor, _writes(book))
+    def save_if_met(self, executor: Executor, book: Book, *, early: bool) -> Met:
+        """Write an optimistic book by one statement; whether its assumptions hold.
+
+        If `early`, it counts only after a `flush`.
+        """
+        return self._lists.execute_if_met(executor, _writes(book), early=early)
 
     def _load(self, executor: Executor, wanted: Wanted) -> Book:
         book = Book()
