@@ -4,6 +4,7 @@ import time
 from datetime import timedelta
 
 import pytest
+import sqlalchemy
 
 from tests.rolling.stock import at, declare, run, together
 from tests.table import count, tasks
@@ -312,6 +313,34 @@ def test_an_item_that_was_hurried_has_its_own_place_again_after_its_visit(app, s
 
     assert seen == ["b", "a"]
     assert {row["priority"] for row in tasks(app)} == {0}
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_new_item_that_was_visited_while_it_was_hurried_is_visited_once(
+    app, stock, seen, database_url, clock, is_there
+):
+    """Items are written by one transaction and hurried by the next one."""
+    worker = App(database_url, clock=clock)
+    declare(worker, seen)
+    if is_there:
+        # Then the page is not copied, but checked row by row.
+        stock.add(["a"])
+        app.drain()
+        seen.clear()
+
+    @sqlalchemy.event.listens_for(app.database.engine, "checkin")
+    def between(_raw: object, _record: object) -> None:
+        if not seen and count(worker) > is_there:
+            worker.drain()
+
+    assert stock.add(["a", "b"], now=True) == 2 - is_there
+    sqlalchemy.event.remove(app.database.engine, "checkin", between)
+    was_between = list(seen)
+    app.drain()
+    worker.close()
+
+    assert was_between == (["b"] if is_there else ["a", "b"])
+    assert sorted(seen) == ["a", "b"]
 
 
 def test_hurrying_an_item_does_not_make_it_seem_late(app, stock, clock):

@@ -6,9 +6,10 @@ the same call again does the rest: items that are there stay as they are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import count
+from types import MappingProxyType
 
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.route import Target, targets_of
@@ -23,6 +24,7 @@ from windlass.value.task import check_key
 
 ADD_AT_ONCE = 20_000
 CHANGE_AT_ONCE = 1_000
+NOTHING: Mapping[str, int] = MappingProxyType({})
 
 
 def add(fleet: Fleet, kind: Kind, codes: Iterable[str], *, now: bool) -> int:
@@ -76,15 +78,22 @@ def _possible_shards(
     yield from home.items()
 
 
-def hurry(shard: Shard, kind: Kind, codes: Iterable[str]) -> None:
-    """Make waiting items of one shard run next, before all others of their kind."""
+def hurry(
+    shard: Shard, kind: Kind, codes: Iterable[str], *, new: Mapping[str, int] = NOTHING
+) -> None:
+    """Make waiting items of one shard run next, before all others of their kind.
+
+    `new` has the ids under which their caller has just written them: a worker may have visited
+    them meanwhile, and once is enough.
+    """
     dialect = shard.database.dialect
     for page in pages(kind.name, codes, size=CHANGE_AT_ONCE):
 
         def work(connection: Connection, page: list[str] = page) -> None:
             until = kind.due_until(shard.clock.now())
             due_at = store.front(connection, dialect, kind.name, until=until)
-            store.hurry(connection, dialect, kind.name, page, due_at=due_at, now=until)
+            ids = [new[code] for code in page if code in new]
+            store.hurry(connection, dialect, kind.name, page, due_at=due_at, now=until, new=ids)
             shard.bell.ring_inside(connection, is_ours=True)
 
         shard.database.write(work)
@@ -98,10 +107,10 @@ def _add_to(
     # As long as all items are new, it is faster not to check whether they are there.
     fast = store.CAN_COPY.of(shard.database.dialect)
     for page in pages(kind.name, codes, size=ADD_AT_ONCE):
-        new, fast = _add_page(shard, kind, page, now=now, fast=fast, guard=guard)
+        rows, new, fast = _add_page(shard, kind, page, now=now, fast=fast, guard=guard)
         added += new
         if now:
-            hurry(shard, kind, page)
+            hurry(shard, kind, page, new={row.code: row.id for row in rows})
     if added:
         shard.bell.ring_here()
     return added
@@ -109,29 +118,29 @@ def _add_to(
 
 def _add_page(
     shard: Shard, kind: Kind, codes: list[str], *, now: bool, fast: bool, guard: Guard | None
-) -> tuple[int, bool]:
-    """How many were new, and whether the next page is likely to be all new, too."""
+) -> tuple[Sequence[NewItem], int, bool]:
+    """Its rows, how many were new, and whether the next page is likely to be all new, too."""
     dialect, tries = shard.database.dialect, count()
     # With the same numbers, repeating the transaction after a lost answer changes nothing.
     new = None if dialect.numbers_join else _new(shard, kind, codes)
 
-    def work(connection: Connection, *, fast: bool) -> int:
+    def work(connection: Connection, *, fast: bool) -> tuple[Sequence[NewItem], int]:
         if guard is not None:
             guard(connection)
-        rows = new or _new(shard, kind, codes, inside=connection)
+        made = new or _new(shard, kind, codes, inside=connection)
         if not now:
             shard.bell.ring_inside(connection, is_ours=True)
         again = next(tries) > 0
-        return store.add(connection, dialect, rows, again=again, fast=fast)
+        return made.rows, store.add(connection, dialect, made, again=again, fast=fast)
 
     if fast and new is not None:
         try:
-            return shard.database.write(partial(work, fast=True)), True
+            return *shard.database.write(partial(work, fast=True)), True
         except Exception as problem:
             if not dialect.is_duplicate(problem):
                 raise
-    added = shard.database.write(partial(work, fast=False))
-    return added, store.CAN_COPY.of(dialect) and added == len(codes)
+    rows, added = shard.database.write(partial(work, fast=False))
+    return rows, added, store.CAN_COPY.of(dialect) and added == len(codes)
 
 
 def _new(

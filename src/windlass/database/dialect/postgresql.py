@@ -42,6 +42,7 @@ from windlass.database.dialect.psycopg import (
     is_direct,
     known_options,
     limit_statements,
+    refuse_old,
     told,
 )
 from windlass.database.dialect.qualify import qualify_on
@@ -293,6 +294,7 @@ class PostgreSQL(Dialect):
 
         @event.listens_for(engine, "connect")
         def on_connect(raw: Any, _record: object) -> None:
+            refuse_old(raw.info.server_version)
             raw.adapters.register_loader("json", TextLoader)
             if is_direct(raw):
                 raw.prepare_threshold = NEVER_BY_ITSELF

@@ -12,12 +12,17 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import OperationalError
 
 from windlass.database.dialect.base import Executor
+from windlass.errors import BadDatabase
 
 if TYPE_CHECKING:
     import psycopg
     from psycopg.abc import PQGen
 
 T = TypeVar("T")
+
+# The first release that has what Windlass needs: parts of a statement that are materialised (12),
+# and databases that are dropped while somebody uses them (13).
+NEEDS = 13
 
 # The server stores this many rows while the next ones are written.
 COPY_ROWS = 1_000
@@ -41,6 +46,18 @@ def known_options() -> set[str]:
 
     libpq = {option.keyword.decode() for option in psycopg.pq.Conninfo.get_defaults()}
     return libpq | {*signature(psycopg.Connection.connect).parameters}
+
+
+def refuse_old(number: int) -> None:
+    """Raise BadDatabase if a server that numbers its release so is too old."""
+    # 150018 is 15.18, and 90624 is 9.6.24; 0 stands for a server that does not tell.
+    if 0 < number < NEEDS * 10_000:
+        major, minor = divmod(number, 10_000)
+        found = f"{major}.{minor}" if major >= 10 else f"{major}.{minor // 100}.{minor % 100}"
+        raise BadDatabase(
+            f"the server is PostgreSQL {found}, and Windlass needs PostgreSQL {NEEDS} or newer; "
+            "upgrade the server"
+        )
 
 
 def is_direct(raw: Any) -> bool:

@@ -99,15 +99,21 @@ def hurry(
     *,
     due_at: int,
     now: int,
+    new: Collection[int] = (),
 ) -> None:
     """Make waiting items the next to be visited: items that are not due become due at `due_at`.
 
     Items that are due by `now` may be running without a written claim. The end of their visit is
-    recognised by their due time, so that stays; they get the highest priority instead.
+    recognised by their due time, so that stays; they get the highest priority instead. The rows
+    with the ids in `new` were written for this: once they were visited, they stay as they are.
     """
     listed, parameters = dialect.texts(codes)
+    unvisited = ""
+    if new:
+        written, ids = dialect.ids(new)
+        unvisited, parameters = f"and (finished_at is null or not id {written}) ", parameters | ids
     for change in (
-        "due_at = :due_at where due_at > :now",
+        f"due_at = :due_at where due_at > :now {unvisited}",
         f"priority = {HURRIED} where due_at <= :now and priority < {HURRIED}",
     ):
         connection.execute(
