@@ -23,7 +23,6 @@ Times are in microseconds, latencies in seconds, rates per second.
 
 from __future__ import annotations
 
-from enum import IntEnum
 from math import ceil, inf, sqrt
 from typing import NamedTuple
 
@@ -55,13 +54,12 @@ SMALL_STEP = 0.02
 LARGEST_STEP = 0.3
 # While no limit is known.
 FIRST_STEP = 0.5
-RECOVER_STEP = 0.15
 # A limit that is passed by this much is no longer there.
 GONE = 1.08
 # What presses: the share of the rate that is used.
 PRESSES = 0.9
-# How much more may start at first when more calls at once are tried.
-GUARD = 1.03
+# How much more may start when more calls at once are tried.
+GUARD = 0.03
 LONGEST_REST = 60.0
 # How fast the usual latency may rise in a second.
 DRIFT = 0.002
@@ -119,14 +117,6 @@ class Interval(msgspec.Struct, gc=False, omit_defaults=True):
         return self.latency_sum / self.succeeded if self.succeeded else None
 
 
-class Raised(IntEnum):
-    """What was raised last: it is to blame if the limit is passed soon after."""
-
-    NOTHING = 0
-    RATE = 1
-    CONCURRENCY = 2
-
-
 class AdaptState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the limits are now, and what is known of the other side; None: it is not limited."""
 
@@ -140,8 +130,9 @@ class AdaptState(msgspec.Struct, frozen=True, omit_defaults=True):
     # When more than the known limit may be tried, by how much, and after how many failures.
     probe_at: int = 0
     step: float = SMALL_STEP
-    raised: Raised = Raised.NOTHING
     failed_probes: int = 0
+    # Whether the last change was a raise: it is to blame if the limit is passed soon after.
+    is_raised: bool = False
     # The limits before the last change, which were borne.
     borne_rate: float | None = None
     borne: int | None = None
@@ -192,7 +183,7 @@ def adapt(
     """The state after an interval of so many `seconds`, which ended `now`."""
     state = _within(state, bounds)
     is_following = now < state.hold_until
-    if not seen.ended or (is_following and not state.raised):
+    if not seen.ended or (is_following and not state.is_raised):
         return state
     state = replace(state, refused=max(0.0, state.refused + seen.overloaded - REFUSED * seen.ended))
     if state.refused >= TOO_MANY:
@@ -246,26 +237,42 @@ def _refused(
 ) -> AdaptState:
     """Calls were refused: what was just raised goes back, or both limits go to what it bore."""
     bore = seen.succeeded / seconds
-    lowered = _lowered(state, seen, now, rest=_left_alone(seen, bore))
-    is_first = not state.passed
-    if is_first and state.raised is Raised.RATE:
-        lowered = replace(lowered, rate=state.borne_rate, rate_limit=state.borne_rate)
-    elif is_first and state.raised is Raised.CONCURRENCY:
-        lowered = replace(lowered, concurrency=state.borne, concurrency_limit=state.borne)
+    if state.is_raised and not state.passed:
+        rate, concurrency = state.borne_rate, state.borne
+        if rate is not None and rate != state.rate:
+            # Several raises may have seemed to be borne, from what it had in reserve.
+            rate = min(rate, max(bore / CAUTION, BELOW * rate))
     else:
-        lowered = _lower_rate(lowered, bounds, bore)
-    return _lower_concurrency(lowered, bounds, seen, seconds)
+        rate, concurrency = _lower_rate(state, bounds, bore), state.concurrency
+    # Of calls at once it needed fewer on average than there were at most.
+    if concurrency is not None or state.passed > 1:
+        needed = max(1, ceil(seen.latency_sum / seconds + 0.5))
+        fewer = min(needed, (concurrency or needed + 1) - (state.passed > 0))
+        concurrency = max(1, fewer)
+    lowered = _lowered(state, seen, now, rest=_left_alone(seen, bore))
+    return _limited(lowered, rate, concurrency)
+
+
+def _limited(state: AdaptState, rate: float | None, concurrency: int | None) -> AdaptState:
+    """These limits, which are all that it bears, as far as is known."""
+    return replace(
+        state,
+        rate=rate,
+        rate_limit=rate,
+        concurrency=concurrency,
+        concurrency_limit=concurrency,
+    )
 
 
 def _lowered(state: AdaptState, seen: Interval, now: int, *, rest: int = 0) -> AdaptState:
     """The limit was passed: wait until the workers follow, and stay there for a while."""
-    fails = min(state.failed_probes + 1, MOST_FAILS) if state.raised else 0
+    fails = min(state.failed_probes + 1, MOST_FAILS) if state.is_raised else 0
     return replace(
         state,
         hold_until=now + max(_following(seen), rest),
         probe_at=now + STAY * (1 + fails),
         step=SMALL_STEP,
-        raised=Raised.NOTHING,
+        is_raised=False,
         failed_probes=fails,
         refused=0.0,
         passed=state.passed + 1,
@@ -278,31 +285,11 @@ def _following(seen: Interval) -> int:
     return FOLLOW + int(SECOND * min(LONGEST_REST, seen.latency or 0.0))
 
 
-def _lower_rate(state: AdaptState, bounds: Ceilings, bore: float) -> AdaptState:
-    wanted = BELOW * bore / CAUTION
+def _lower_rate(state: AdaptState, bounds: Ceilings, bore: float) -> float:
+    rate = BELOW * bore / CAUTION
     if state.rate is not None:
-        wanted = max(min(wanted, BELOW * state.rate), DEEPEST * state.rate)
-    rate = max(wanted, bounds.lowest_rate)
-    return replace(state, rate=rate, rate_limit=max(rate, bore / CAUTION))
-
-
-def _lower_concurrency(
-    state: AdaptState, bounds: Ceilings, seen: Interval, seconds: float
-) -> AdaptState:
-    """As many calls at once as the work needed on average; fewer if that was still too many."""
-    before = state.concurrency
-    needed = seen.latency_sum / seconds
-    if before is None and state.passed <= 2:
-        # The rate was to blame, as far as is known.
-        return state
-    fewer = max(1, ceil(needed))
-    if before is not None:
-        fewer = min(fewer, before)
-        if state.passed > 1:
-            fewer = max(1, min(fewer, before - 1))
-    if fewer == before:
-        return state
-    return replace(state, concurrency=fewer, concurrency_limit=fewer)
+        rate = max(min(rate, BELOW * state.rate), DEEPEST * state.rate)
+    return max(rate, bounds.lowest_rate)
 
 
 def _slowed(
@@ -311,16 +298,9 @@ def _slowed(
     """Calls take longer: allow as many at once as the work needs if they take as long as usual."""
     needed = seen.succeeded / seconds * (state.usual_latency or 0.0)
     fewer = min(ceil(ROOM * needed), state.concurrency or bounds.concurrency or 1_000_000)
-    lowered = _lowered(state, seen, now)
-    if state.raised is Raised.RATE:
-        lowered = replace(lowered, rate=state.borne_rate, rate_limit=state.borne_rate)
-    return replace(
-        lowered,
-        borne=state.concurrency,
-        concurrency=fewer,
-        concurrency_limit=fewer,
-        slow_latency=seen.latency,
-    )
+    rate = state.borne_rate if state.is_raised else state.rate
+    lowered = _limited(_lowered(state, seen, now), rate, fewer)
+    return replace(lowered, borne=state.concurrency, slow_latency=seen.latency)
 
 
 def _has_helped(state: AdaptState, latency: float, before: float) -> AdaptState:
@@ -344,68 +324,41 @@ def _left_alone(seen: Interval, bore: float) -> int:
 def _pressed(
     state: AdaptState, bounds: Ceilings, seen: Interval, seconds: float, now: int
 ) -> AdaptState:
-    """Raise the limit that work presses against, if any."""
-    if state.rate is not None and seen.started >= PRESSES * CAUTION * state.rate * seconds:
-        return _raise_rate(state, bounds, state.rate, seen, now)
-    if state.concurrency is not None and seen.in_flight >= state.concurrency:
-        return _raise_concurrency(state, bounds, state.concurrency, seen, seconds, now)
-    return state
-
-
-def _raise_rate(
-    state: AdaptState, bounds: Ceilings, rate: float, seen: Interval, now: int
-) -> AdaptState:
-    """The other side bears it: allow more, carefully near its known limit."""
-    known, most = state.rate_limit, bounds.rate or inf
-    if known is not None and rate < 0.99 * BELOW * known:
-        raised, step = min(rate * (1 + RECOVER_STEP), BELOW * known), state.step
-    elif known is not None and now < state.probe_at:
+    """Raise the limits that work presses against: the other side bears it."""
+    rate, concurrency = state.rate, state.concurrency
+    used = seen.started / seconds / CAUTION
+    rate_presses = rate is not None and used >= PRESSES * rate
+    concurrency_presses = concurrency is not None and seen.in_flight >= concurrency
+    is_known = state.rate_limit is not None or state.concurrency_limit is not None
+    if not (rate_presses or concurrency_presses) or (is_known and now < state.probe_at):
         return state
-    else:
-        step = FIRST_STEP if known is None else _step(state, is_gone=rate > GONE * known)
-        raised = rate * (1 + step)
-    raised = min(most, raised)
-    if raised <= rate:
+    step = _step(state) if is_known else FIRST_STEP
+    if rate is not None and rate_presses:
+        rate = min(bounds.rate or inf, rate * (1 + step))
+    if concurrency is not None and concurrency_presses:
+        wanted = max(concurrency + 1, int(concurrency * (1 + step)))
+        concurrency = min(bounds.concurrency or wanted, wanted)
+        # What is refused at once is repeated at once, so the rate stays near what is done.
+        guard = max(bounds.lowest_rate, (1 + max(step, GUARD)) * used)
+        rate = guard if rate is None else max(min(rate, guard), state.rate if rate_presses else 0)
+    if (rate, concurrency) == (state.rate, state.concurrency):
         return state
-    return _raised(replace(state, borne_rate=rate, rate=raised), Raised.RATE, step, seen, now)
-
-
-def _raise_concurrency(
-    state: AdaptState,
-    bounds: Ceilings,
-    concurrency: int,
-    seen: Interval,
-    seconds: float,
-    now: int,
-) -> AdaptState:
-    known, most = state.concurrency_limit, bounds.concurrency or 1_000_000
-    if known is not None and now < state.probe_at:
-        return state
-    step = FIRST_STEP if known is None else _step(state, is_gone=concurrency > GONE * known + 1)
-    raised = min(most, max(concurrency + 1, int(concurrency * (1 + step))))
-    if raised <= concurrency:
-        return state
-    if known is not None and state.rate is not None:
-        # More of them may be refused at once, and repeated at once.
-        guard = GUARD * seen.started / seconds / CAUTION
-        state = replace(state, rate=min(state.rate, max(guard, bounds.lowest_rate)))
-    state = replace(state, borne=concurrency, concurrency=raised)
-    return _raised(state, Raised.CONCURRENCY, step, seen, now)
-
-
-def _step(state: AdaptState, *, is_gone: bool) -> float:
-    """Steps double while no limit is met."""
-    return min(LARGEST_STEP, 2 * state.step) if is_gone else SMALL_STEP
-
-
-def _raised(
-    state: AdaptState, what: Raised, step: float, seen: Interval, now: int
-) -> AdaptState:
-    is_gone = step > SMALL_STEP
     return replace(
         state,
+        rate=rate,
+        concurrency=concurrency,
+        borne_rate=state.rate,
+        borne=state.concurrency,
         step=step,
-        raised=what,
-        failed_probes=0 if is_gone else state.failed_probes,
+        is_raised=True,
+        failed_probes=0 if step > SMALL_STEP else state.failed_probes,
         hold_until=now + _following(seen),
     )
+
+
+def _step(state: AdaptState) -> float:
+    """Steps double while no limit is met."""
+    rate, concurrency = state.rate or 0.0, state.concurrency or 0
+    is_gone = rate > GONE * (state.rate_limit or inf)
+    is_gone |= concurrency > GONE * (state.concurrency_limit or inf) + 1
+    return min(LARGEST_STEP, 2 * state.step) if is_gone else SMALL_STEP
