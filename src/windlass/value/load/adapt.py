@@ -239,7 +239,10 @@ def _refused(
     bore = seen.succeeded / seconds
     if state.is_raised and not state.passed:
         rate, concurrency = state.borne_rate, state.borne
-        if rate is not None and rate != state.rate:
+        if rate is None or rate > (state.rate or inf):
+            # More calls at once were tried, and the rate was kept near what was done.
+            rate = state.rate
+        elif rate != state.rate:
             # Several raises may have seemed to be borne, from what it had in reserve.
             rate = min(rate, max(bore / CAUTION, BELOW * rate))
     else:
@@ -335,6 +338,8 @@ def _pressed(
     step = _step(state) if is_known else FIRST_STEP
     if rate is not None and rate_presses:
         rate = min(bounds.rate or inf, rate * (1 + step))
+        # Near a known limit one after the other, and first the one with the smaller steps.
+        concurrency_presses &= step > SMALL_STEP
     if concurrency is not None and concurrency_presses:
         wanted = max(concurrency + 1, int(concurrency * (1 + step)))
         concurrency = min(bounds.concurrency or wanted, wanted)
