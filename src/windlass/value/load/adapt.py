@@ -51,6 +51,7 @@ FOLLOW = 1_600_000
 STAY = 6 * SECOND
 MOST_FAILS = 2
 SMALL_STEP = 0.02
+SMALL_RAISE = 0.1
 LARGEST_STEP = 0.3
 # While no limit is known.
 FIRST_STEP = 0.5
@@ -59,7 +60,7 @@ GONE = 1.08
 # What presses: the share of the rate that is used.
 PRESSES = 0.9
 # How much more may start when more calls at once are tried.
-GUARD = 0.03
+GUARD = 0.06
 LONGEST_REST = 60.0
 # How fast the usual latency may rise in a second.
 DRIFT = 0.002
@@ -239,10 +240,10 @@ def _refused(
     bore = seen.succeeded / seconds
     if state.is_raised and not state.passed:
         rate, concurrency = state.borne_rate, state.borne
-        if rate is None or rate > (state.rate or inf):
-            # More calls at once were tried, and the rate was kept near what was done.
+        if rate is None or (concurrency != state.concurrency and state.step <= SMALL_RAISE):
+            # More calls at once were too many. The rate was kept near what was done.
             rate = state.rate
-        elif rate != state.rate:
+        elif concurrency == state.concurrency:
             # Several raises may have seemed to be borne, from what it had in reserve.
             rate = min(rate, max(bore / CAUTION, BELOW * rate))
     else:
