@@ -1,18 +1,28 @@
 """Adapting: rate and concurrency that another system can bear, found from how it answers.
 
-One state serves the whole fleet. Each interval has the sum of what all workers saw. A refusal (429,
-503, `Overloaded`), or calls that take much longer than they did, say that the limit is passed. What
-the other side still did then is the best measure of what it can bear: the limits go a little below
-that, once, and then wait until the workers follow. Near a known limit they rise in small steps and
-seldom; far from it, or when it turns out to be gone, in steps that double. Nothing rises without
-work that presses against it, as that proves nothing.
+One state serves the whole fleet. Each interval has the sum of what all workers saw. Two signs say
+that a limit is passed:
+
+* Calls are refused (429, 503, `Overloaded`). What the other side still did then is the best measure
+  of what it can bear: rate and concurrency go to that, once, and then wait until the workers follow.
+  If one of them was just raised, it is to blame, and goes back to what was borne.
+* Calls take much longer than they did. Then fewer calls at once are allowed: as many as the work
+  needs at the usual latency. If this does not make calls faster, it was not the cause; it is
+  undone, and the new latency is the usual one.
+
+Only the limit that work presses against is raised: near a known limit seldom and in small steps;
+far from it, or when it turns out to be gone, in steps that double.
+
+The rate limits what the other side does, the concurrency how much it does at once; nobody knows
+which of both the other side limits. So both are kept, whatever is declared: calls at once, which
+vary, are not left to the rate alone, and calls that are refused at once are not repeated as fast as
+the concurrency allows.
 
 Times are in microseconds, latencies in seconds, rates per second.
 """
 
 from __future__ import annotations
 
-from enum import IntEnum
 from math import ceil, inf, sqrt
 from typing import NamedTuple
 
@@ -20,49 +30,43 @@ import msgspec
 from msgspec.structs import replace
 
 from windlass.clock import SECOND
+from windlass.value.rate import CAUTION
 
-# The share of calls that may be refused before the limit counts as passed.
+# The share of calls that may be refused, and how many more of them say that the limit is passed.
 REFUSED = 0.01
-# A single refusal among so many calls says nothing.
-FEW = 4
+TOO_MANY = 1.5
 # How much longer than usual calls take if the limit is passed; in seconds, at least this much.
 SLOWER = 1.6
 LEAST_SLOWER = 0.02
-# A worker needs some time between two runs, too.
-LEAST_LATENCY = 0.05
-# How far below what it bore the limits go, and at most how far at once.
-BELOW = 0.95
+# How far below what it bore the rate goes, and at most how far at once.
+BELOW = 0.96
 DEEPEST = 0.3
-# Calls that took longer have to be worked off, too.
-BELOW_IF_SLOW = 0.85
-WORK_OFF = 0.7
+# How many more calls at once are allowed than the work needs at the usual latency.
+ROOM = 1.2
+# Calls are faster with fewer of them at once if they take at most this part of the time.
+FASTER = 0.9
 # How long workers need to follow a change.
 FOLLOW = 1_600_000
 # How long to stay at a known limit before trying more; longer after tries that failed.
 STAY = 6 * SECOND
 MOST_FAILS = 2
 SMALL_STEP = 0.02
+SMALL_RAISE = 0.1
 LARGEST_STEP = 0.3
 # While no limit is known.
 FIRST_STEP = 0.5
-RECOVER_STEP = 0.15
 # A limit that is passed by this much is no longer there.
 GONE = 1.08
 # What presses: the share of the rate that is used.
-PRESSES = 0.8
-# What it bears is still the same, although calls are refused: too many at once are to blame.
-STILL = 0.7
-FEWER = 0.85
-# How much more than it bore may start if no rate is declared.
-GUARD = 1.06
+PRESSES = 0.9
+# How much more may start when more calls at once are tried.
+GUARD = 0.06
 LONGEST_REST = 60.0
 # How fast the usual latency may rise in a second.
-DRIFT = 0.01
+DRIFT = 0.002
 FALLS = 0.3
 NOISE = 3.0
 FEWEST_CALLS = 10
-# So many times in a row slower, and it is the usual latency.
-SLOW_TIMES = 8
 FIRST_SHARE = 0.125
 FLOOR_SHARE = 0.01
 LEAST_RATE = 0.1
@@ -114,14 +118,6 @@ class Interval(msgspec.Struct, gc=False, omit_defaults=True):
         return self.latency_sum / self.succeeded if self.succeeded else None
 
 
-class Raised(IntEnum):
-    """What was raised last: it is to blame if the limit is passed soon after."""
-
-    NOTHING = 0
-    RATE = 1
-    CONCURRENCY = 2
-
-
 class AdaptState(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the limits are now, and what is known of the other side; None: it is not limited."""
 
@@ -135,14 +131,19 @@ class AdaptState(msgspec.Struct, frozen=True, omit_defaults=True):
     # When more than the known limit may be tried, by how much, and after how many failures.
     probe_at: int = 0
     step: float = SMALL_STEP
-    raised: Raised = Raised.NOTHING
-    # The concurrency before it was raised, which was borne.
-    borne: int | None = None
     failed_probes: int = 0
-    # How often in a row the limit was passed, and how often only by slowness.
+    # Whether the last change was a raise: it is to blame if the limit is passed soon after.
+    is_raised: bool = False
+    # The limits before the last change, which were borne.
+    borne_rate: float | None = None
+    borne: int | None = None
+    # How many calls were refused beyond what is allowed.
+    refused: float = 0.0
+    # How often in a row the limit was passed.
     passed: int = 0
-    slow: int = 0
     usual_latency: float | None = None
+    # How long calls took when there were last made fewer at once; until it is seen whether it helped.
+    slow_latency: float | None = None
 
 
 class AdaptPoint(msgspec.Struct, frozen=True, array_like=True):
@@ -182,33 +183,32 @@ def adapt(
 ) -> AdaptState:
     """The state after an interval of so many `seconds`, which ended `now`."""
     state = _within(state, bounds)
-    is_refused = seen.overloaded > max(REFUSED * seen.ended, int(seen.ended >= FEW))
-    # It was calm before a raise, so refusals in the moment after it come from the raise.
-    may_decide = now >= state.hold_until or (is_refused and state.raised)
-    if not seen.ended or not may_decide:
+    is_following = now < state.hold_until
+    if not seen.ended or (is_following and not state.is_raised):
         return state
-    is_slow = not is_refused and _is_slow(state, seen)
-    if is_slow and state.slow >= SLOW_TIMES:
-        # It helped nothing to send less: this is how long calls take now.
-        state = replace(state, usual_latency=seen.latency, slow=0)
-        is_slow = False
-    if is_refused or is_slow:
-        return _lower(state, bounds, seen, seconds, now, is_slow=is_slow)
-    state = replace(_learn_latency(state, seen, seconds), passed=0, slow=0)
-    if state.concurrency is not None and seen.in_flight >= state.concurrency:
-        return _raise_concurrency(state, bounds, state.concurrency, now)
-    if state.rate is not None and seen.started >= PRESSES * state.rate * seconds:
-        return _raise_rate(state, bounds, state.rate, now)
-    return state
+    state = replace(state, refused=max(0.0, state.refused + seen.overloaded - REFUSED * seen.ended))
+    if state.refused >= TOO_MANY:
+        # It was calm before a raise, so refusals in the moment after it come from the raise.
+        return _refused(state, bounds, seen, seconds, now)
+    if is_following:
+        return state
+    if state.slow_latency is not None:
+        if seen.latency is None or seen.succeeded < FEWEST_CALLS:
+            return state
+        state = _has_helped(state, seen.latency, state.slow_latency)
+    elif _is_slow(state, seen):
+        return _slowed(state, bounds, seen, seconds, now)
+    state = replace(_learn_latency(state, seen, seconds), passed=0)
+    return _pressed(state, bounds, seen, seconds, now)
 
 
 def _within(state: AdaptState, bounds: Ceilings) -> AdaptState:
     """The state within the bounds, which an operator may have changed."""
-    rate, concurrency = state.rate, bounds.concurrency
+    rate, concurrency = state.rate, state.concurrency
     if bounds.rate is not None:
-        rate = bounds.rate if rate is None else min(bounds.rate, max(bounds.lowest_rate, rate))
-    if concurrency is not None:
-        concurrency = min(concurrency, state.concurrency or concurrency)
+        rate = min(bounds.rate, max(bounds.lowest_rate, rate or bounds.rate))
+    if bounds.concurrency is not None:
+        concurrency = min(bounds.concurrency, concurrency or bounds.concurrency)
     return replace(state, rate=rate, concurrency=concurrency)
 
 
@@ -233,68 +233,91 @@ def _learn_latency(state: AdaptState, seen: Interval, seconds: float) -> AdaptSt
     return replace(state, usual_latency=usual)
 
 
-def _lower(
-    state: AdaptState,
-    bounds: Ceilings,
-    seen: Interval,
-    seconds: float,
-    now: int,
-    *,
-    is_slow: bool,
+def _refused(
+    state: AdaptState, bounds: Ceilings, seen: Interval, seconds: float, now: int
 ) -> AdaptState:
-    """The limit was passed: go below what the other side bore."""
+    """Calls were refused: what was just raised goes back, or both limits go to what it bore."""
     bore = seen.succeeded / seconds
-    fails = min(state.failed_probes + 1, MOST_FAILS) if state.raised else 0
-    lowered = replace(
+    if state.is_raised and not state.passed:
+        rate, concurrency = state.borne_rate, state.borne
+        if rate is None or (concurrency != state.concurrency and state.step <= SMALL_RAISE):
+            # More calls at once were too many. The rate was kept near what was done.
+            rate = state.rate
+        elif concurrency == state.concurrency:
+            # Several raises may have seemed to be borne, from what it had in reserve.
+            rate = min(rate, max(bore / CAUTION, BELOW * rate))
+    else:
+        rate, concurrency = _lower_rate(state, bounds, bore), state.concurrency
+    # Of calls at once it needed fewer on average than there were at most.
+    if concurrency is not None or state.passed > 1:
+        needed = max(1, ceil(seen.latency_sum / seconds + 0.5))
+        fewer = min(needed, (concurrency or needed + 1) - (state.passed > 0))
+        concurrency = max(1, fewer)
+    lowered = _lowered(state, seen, now, rest=_left_alone(seen, bore))
+    return _limited(lowered, rate, concurrency)
+
+
+def _limited(state: AdaptState, rate: float | None, concurrency: int | None) -> AdaptState:
+    """These limits, which are all that it bears, as far as is known."""
+    return replace(
         state,
-        hold_until=now + max(FOLLOW, _left_alone(seen, bore)),
+        rate=rate,
+        rate_limit=rate,
+        concurrency=concurrency,
+        concurrency_limit=concurrency,
+    )
+
+
+def _lowered(state: AdaptState, seen: Interval, now: int, *, rest: int = 0) -> AdaptState:
+    """The limit was passed: wait until the workers follow, and stay there for a while."""
+    fails = min(state.failed_probes + 1, MOST_FAILS) if state.is_raised else 0
+    return replace(
+        state,
+        hold_until=now + max(_following(seen), rest),
         probe_at=now + STAY * (1 + fails),
         step=SMALL_STEP,
-        raised=Raised.NOTHING,
+        is_raised=False,
         failed_probes=fails,
+        refused=0.0,
         passed=state.passed + 1,
-        slow=state.slow + 1 if is_slow else 0,
+        slow_latency=None,
     )
-    concurrency = state.concurrency
-    if concurrency is not None and state.raised is Raised.CONCURRENCY and not state.passed:
-        before = max(1, min(state.borne or concurrency, concurrency - 1))
-        if bounds.rate is None:
-            lowered = _lower_rate(lowered, bounds, bore, is_slow=is_slow)
-        return replace(lowered, concurrency=before, concurrency_limit=before)
-    is_known = state.passed and concurrency is not None
-    if not (is_known and bore >= STILL * (state.rate_limit or 0.0)):
-        lowered = _lower_rate(lowered, bounds, bore, is_slow=is_slow)
-    if concurrency is not None:
-        # More at once than before may be to blame, although only the rate was raised.
-        fewer = _fewer(state, concurrency, seen, bore)
-        if state.raised is Raised.RATE and not state.passed:
-            return replace(lowered, concurrency=max(fewer, min(concurrency, seen.in_flight - 1)))
-        lowered = replace(lowered, concurrency=fewer, concurrency_limit=fewer)
-    return lowered
 
 
-def _lower_rate(state: AdaptState, bounds: Ceilings, bore: float, *, is_slow: bool) -> AdaptState:
-    if bounds.rate is None:
-        # Only so that refused calls, which end at once, are not followed by ever more of them.
-        return replace(state, rate=max(GUARD * bore, bounds.lowest_rate), rate_limit=bore)
-    before = bounds.rate if state.rate is None else state.rate
-    wanted = min(bore * (BELOW_IF_SLOW if is_slow else BELOW), before * BELOW)
-    if is_slow and state.slow > 1:
-        # What waits at the other side has to be worked off.
-        wanted = min(wanted, max(before * WORK_OFF, bore * DEEPEST))
-    rate = max(wanted, before * DEEPEST, bounds.lowest_rate)
-    return replace(state, rate=rate, rate_limit=max(bore, rate))
+def _following(seen: Interval) -> int:
+    """How long it takes until the effect of a change is seen."""
+    return FOLLOW + int(SECOND * min(LONGEST_REST, seen.latency or 0.0))
 
 
-def _fewer(state: AdaptState, concurrency: int, seen: Interval, bore: float) -> int:
-    """As many calls at once as the work needed; less each time that this was still too many."""
-    if state.passed:
-        return max(1, min(concurrency - 1, int(concurrency * FEWER)))
-    # A slow call was waiting for most of its time: the usual latency tells what it needs.
-    latency = min(seen.latency or inf, state.usual_latency or inf)
-    needed = bore * max(LEAST_LATENCY, 0.0 if latency == inf else latency)
-    # The number of calls in flight varies by the root of its mean.
-    return max(1, min(concurrency, ceil(needed + 2 * sqrt(needed)) + 1))
+def _lower_rate(state: AdaptState, bounds: Ceilings, bore: float) -> float:
+    rate = BELOW * bore / CAUTION
+    if state.rate is not None:
+        rate = max(min(rate, BELOW * state.rate), DEEPEST * state.rate)
+    return max(rate, bounds.lowest_rate)
+
+
+def _slowed(
+    state: AdaptState, bounds: Ceilings, seen: Interval, seconds: float, now: int
+) -> AdaptState:
+    """Calls take longer: allow as many at once as the work needs if they take as long as usual."""
+    needed = seen.succeeded / seconds * (state.usual_latency or 0.0)
+    fewer = min(ceil(ROOM * needed), state.concurrency or bounds.concurrency or 1_000_000)
+    rate = state.borne_rate if state.is_raised else state.rate
+    lowered = _limited(_lowered(state, seen, now), rate, fewer)
+    return replace(lowered, borne=state.concurrency, slow_latency=seen.latency)
+
+
+def _has_helped(state: AdaptState, latency: float, before: float) -> AdaptState:
+    """Whether fewer calls at once made them faster; if not, it is undone."""
+    if latency <= FASTER * before:
+        return replace(state, slow_latency=None)
+    return replace(
+        state,
+        concurrency=state.borne,
+        concurrency_limit=None,
+        usual_latency=latency,
+        slow_latency=None,
+    )
 
 
 def _left_alone(seen: Interval, bore: float) -> int:
@@ -302,52 +325,46 @@ def _left_alone(seen: Interval, bore: float) -> int:
     return 0 if bore else int(min(seen.retry_after, LONGEST_REST) * SECOND)
 
 
-def _raise_rate(state: AdaptState, bounds: Ceilings, rate: float, now: int) -> AdaptState:
-    """Work presses, and the other side bears it: allow more, carefully near its known limit."""
-    known, most = state.rate_limit, bounds.rate
-    if most is None:
-        return replace(state, rate=rate * (1 + LARGEST_STEP), hold_until=now + FOLLOW)
-    if known is not None and rate < 0.99 * BELOW * known:
-        raised, step = min(rate * (1 + RECOVER_STEP), BELOW * known), state.step
-    elif known is not None and now < state.probe_at:
-        return state
-    else:
-        step = FIRST_STEP if known is None else _step(state, is_gone=rate > GONE * known)
-        raised = rate * (1 + step)
-    raised = min(most, raised)
-    if raised <= rate:
-        return state
-    return _raised(replace(state, rate=raised), Raised.RATE, step, now)
-
-
-def _raise_concurrency(
-    state: AdaptState, bounds: Ceilings, concurrency: int, now: int
+def _pressed(
+    state: AdaptState, bounds: Ceilings, seen: Interval, seconds: float, now: int
 ) -> AdaptState:
-    known, most = state.concurrency_limit, bounds.concurrency or concurrency
-    if known is not None and now < state.probe_at:
+    """Raise the limits that work presses against: the other side bears it."""
+    rate, concurrency = state.rate, state.concurrency
+    used = seen.started / seconds / CAUTION
+    rate_presses = rate is not None and used >= PRESSES * rate
+    concurrency_presses = concurrency is not None and seen.in_flight >= concurrency
+    is_known = state.rate_limit is not None or state.concurrency_limit is not None
+    if not (rate_presses or concurrency_presses) or (is_known and now < state.probe_at):
         return state
-    step = FIRST_STEP if known is None else _step(state, is_gone=concurrency > GONE * known + 1)
-    raised = min(most, max(concurrency + 1, int(concurrency * (1 + step))))
-    if raised <= concurrency:
-        # The ceiling is reached: only the rate may rise.
-        return state if state.rate is None else _raise_rate(state, bounds, state.rate, now)
-    if bounds.rate is None and state.rate is not None:
-        state = replace(state, rate=state.rate * raised / concurrency)
-    state = replace(state, borne=concurrency, concurrency=raised)
-    return _raised(state, Raised.CONCURRENCY, step, now)
-
-
-def _step(state: AdaptState, *, is_gone: bool) -> float:
-    """Steps double while no limit is met."""
-    return min(LARGEST_STEP, 2 * state.step) if is_gone else SMALL_STEP
-
-
-def _raised(state: AdaptState, what: Raised, step: float, now: int) -> AdaptState:
-    is_gone = step > SMALL_STEP
+    step = _step(state) if is_known else FIRST_STEP
+    if rate is not None and rate_presses:
+        rate = min(bounds.rate or inf, rate * (1 + step))
+        # Near a known limit one after the other, and first the one with the smaller steps.
+        concurrency_presses &= step > SMALL_STEP
+    if concurrency is not None and concurrency_presses:
+        wanted = max(concurrency + 1, int(concurrency * (1 + step)))
+        concurrency = min(bounds.concurrency or wanted, wanted)
+        # What is refused at once is repeated at once, so the rate stays near what is done.
+        guard = max(bounds.lowest_rate, (1 + max(step, GUARD)) * used)
+        rate = guard if rate is None else max(min(rate, guard), state.rate if rate_presses else 0)
+    if (rate, concurrency) == (state.rate, state.concurrency):
+        return state
     return replace(
         state,
+        rate=rate,
+        concurrency=concurrency,
+        borne_rate=state.rate,
+        borne=state.concurrency,
         step=step,
-        raised=what,
-        failed_probes=0 if is_gone else state.failed_probes,
-        hold_until=now + FOLLOW,
+        is_raised=True,
+        failed_probes=0 if step > SMALL_STEP else state.failed_probes,
+        hold_until=now + _following(seen),
     )
+
+
+def _step(state: AdaptState) -> float:
+    """Steps double while no limit is met."""
+    rate, concurrency = state.rate or 0.0, state.concurrency or 0
+    is_gone = rate > GONE * (state.rate_limit or inf)
+    is_gone |= concurrency > GONE * (state.concurrency_limit or inf) + 1
+    return min(LARGEST_STEP, 2 * state.step) if is_gone else SMALL_STEP
