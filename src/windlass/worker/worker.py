@@ -33,6 +33,7 @@ from windlass.core.ring.member import connect
 from windlass.core.ring.ring import Mark, Ring
 from windlass.core.ring.store import Kinds
 from windlass.core.run.budget import Budget
+from windlass.core.run.many.company import Gatherer
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.permit import Pool
 from windlass.core.run.ready import has_limits
@@ -131,6 +132,7 @@ class Worker:
         site = Site.at(shard, registry)
         site = site if among is None else site._replace(is_home=among.is_home)
         self.in_flight = self._make_in_flight()
+        self.gatherer = Gatherer(self.in_flight)
         self.pacer = Pacer(self.in_flight, plan_again=lambda: self.gate.plan_again())
         self.coroutines = Coroutines(self.in_flight)
         self.threads = Threads(self.in_flight)
@@ -246,7 +248,7 @@ class Worker:
         """Its counts now."""
         in_flight = self.in_flight
         return Pulse(
-            running=len(in_flight.running),
+            running=len(in_flight.running) - in_flight.lists.listed,
             queued=len(in_flight.queues),
             done=self.finish.done + sum(loop.done for loop in self.face_loops),
             failed=self.finish.failed + sum(loop.failed for loop in self.face_loops),
@@ -290,6 +292,8 @@ class Worker:
             on_ended=lambda: self.finish.wake(),
             on_hungry=lambda: self.fetcher.wake_hungry(),
             on_planned=lambda: self.pacer.wake(),
+            on_gathering=lambda: self.gatherer.wake(),
+            is_patient=not self._settings.until_idle,
         )
 
     def _make_gate(self) -> Gate:
@@ -481,10 +485,9 @@ class Worker:
             self.fetcher,
             self.pacer,
         ]
-        if self.permits is not None:
-            loops.append(self.permits)
-        if self.adapter is not None:
-            loops.append(self.adapter)
+        if any(load.gathers for load in self.in_flight.loads.values()):
+            loops.append(self.gatherer)
+        loops += [each for each in (self.permits, self.adapter) if each is not None]
         if self._only is None:
             loops += [self.switchboard, *self.face_loops]
         if not self._settings.until_idle:

@@ -75,7 +75,7 @@ class RunObserver:
         try:
             with spanned:
                 try:
-                    outcome = success(self._call(run))
+                    outcome = run.succeeded(self._call(run))
                 except Exception as error:
                     outcome = failure(run, error)
                 except BaseException as error:
@@ -90,7 +90,7 @@ class RunObserver:
         try:
             with spanned:
                 try:
-                    outcome = success(await self._acall(run))
+                    outcome = run.succeeded(await self._acall(run))
                 except Exception as error:
                     outcome = failure(run, error)
                 except BaseException as error:
@@ -188,7 +188,7 @@ def _context(run: Run, args: tuple[object, ...], kwargs: Any) -> MiddlewareConte
     return MiddlewareContext(
         stage="run",
         kind=run.kind.name,
-        calls=(Call(args, kwargs, run.key),),
+        calls=run.given_calls(args, kwargs),
         task_id=run.task.id,
         attempt=run.task.attempt,
     )

@@ -11,6 +11,7 @@ from typing import Any, Protocol, TypedDict, TypeVar, cast, get_type_hints, runt
 from windlass.core.meter import Meter
 from windlass.core.task.downstream import Downstream, DownstreamOption, given_downstreams
 from windlass.core.task.hook import Hooks
+from windlass.core.task.many import ManyOptions, ManyTerms, item_function, many_terms
 from windlass.errors import (
     BadArgument,
     BadDeclaration,
@@ -112,6 +113,8 @@ class Kind:
     lane: LaneTerms | None = None
     # Where its handlers run; None: in the worker.
     via: Via | None = None
+    # What it says about lists; None: its handler takes one call at a time.
+    many: ManyTerms | None = None
 
     @property
     def faces(self) -> set[str]:
@@ -226,6 +229,10 @@ class CronOptions(CommonOptions, PromiseOptions, RetryOptions, total=False):
     logs: int
 
 
+class ListTaskOptions(TaskOptions, ManyOptions, total=False):
+    """The options of a task, with those of lists."""
+
+
 @dataclass(frozen=True)
 class Options:
     """The options of a declaration, as the user wrote them."""
@@ -254,6 +261,8 @@ class Options:
     on_failure: OnFailure = "hold"
     fair: bool = False
     via: Via | None = None
+    many: int | None = None
+    wait: Duration | None = None
     schedule: Schedule | None = None
     period: Period | None = None
     face: str = "task"
@@ -306,7 +315,18 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
     name = options.name if options.name is not None else function.__name__
     check_kind_name(name)
     what = f"kind {name!r}"
-    arguments = Arguments(name, function)
+    max_lost = positive(options.max_lost, f"{what}: max_lost") or 1
+    many = many_terms(
+        name,
+        options.many,
+        options.wait,
+        via=options.via,
+        logs=options.logs,
+        max_lost=max_lost,
+    )
+    # What one task is: with many, an item of the list.
+    called = function if many is None else item_function(name, function)
+    arguments = Arguments(name, called)
     if options.schedule is not None:
         check_no_required_arguments(name, arguments)
     if options.check is not None:
@@ -326,13 +346,13 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         function=function,
         is_async=inspect.iscoroutinefunction(function),
         arguments=arguments,
-        decode_result=result_decoder(function),
+        decode_result=result_decoder(called),
         terms=terms,
         timeout=optional_duration(options.timeout, f"{what}: timeout"),
         concurrency=positive(options.concurrency, f"{what}: concurrency"),
         rate=_optional(parse_rate, options.rate, f"{what}: rate"),
         priority=check_priority(name, options.priority),
-        max_lost=positive(options.max_lost, f"{what}: max_lost") or 1,
+        max_lost=max_lost,
         finish_timeout=parse_duration(options.finish_timeout, what=f"{what}: finish_timeout"),
         window=_optional(parse_window, options.window, f"{what}: window"),
         breaker=_optional(parse_breaker, options.breaker, f"{what}: breaker"),
@@ -355,6 +375,7 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
             fair=options.fair,
         ),
         via=_via(name, options.via),
+        many=many,
     )
 
 
