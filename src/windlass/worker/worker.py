@@ -33,8 +33,8 @@ from windlass.core.ring.member import connect
 from windlass.core.ring.ring import Mark, Ring
 from windlass.core.ring.store import Kinds
 from windlass.core.run.budget import Budget
-from windlass.core.run.many.company import Gatherer
 from windlass.core.run.in_flight import InFlight
+from windlass.core.run.many.company import Gatherer
 from windlass.core.run.permit import Pool
 from windlass.core.run.ready import has_limits
 from windlass.core.run.runner import Coroutines, Pacer, Threads, Watch
@@ -132,7 +132,6 @@ class Worker:
         site = Site.at(shard, registry)
         site = site if among is None else site._replace(is_home=among.is_home)
         self.in_flight = self._make_in_flight()
-        self.gatherer = Gatherer(self.in_flight)
         self.pacer = Pacer(self.in_flight, plan_again=lambda: self.gate.plan_again())
         self.coroutines = Coroutines(self.in_flight)
         self.threads = Threads(self.in_flight)
@@ -292,7 +291,6 @@ class Worker:
             on_ended=lambda: self.finish.wake(),
             on_hungry=lambda: self.fetcher.wake_hungry(),
             on_planned=lambda: self.pacer.wake(),
-            on_gathering=lambda: self.gatherer.wake(),
             is_patient=not self._settings.until_idle,
         )
 
@@ -486,7 +484,7 @@ class Worker:
             self.pacer,
         ]
         if any(load.gathers for load in self.in_flight.loads.values()):
-            loops.append(self.gatherer)
+            loops.append(Gatherer(self.in_flight))
         loops += [each for each in (self.permits, self.adapter) if each is not None]
         if self._only is None:
             loops += [self.switchboard, *self.face_loops]

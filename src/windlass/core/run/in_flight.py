@@ -20,6 +20,7 @@ from windlass.core.run.budget import Budget
 from windlass.core.run.chain import Chain
 from windlass.core.run.contract import Keeper, RunCarrier
 from windlass.core.run.known import Capacity, EndedRuns, KnownRows, Speedometer
+from windlass.core.run.many.together import ItemRun, Lists
 from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import (
     KindLoad,
@@ -28,7 +29,6 @@ from windlass.core.run.ready import (
     Run,
     State,
 )
-from windlass.core.run.many.together import ItemRun, ListRun, Lists
 from windlass.core.task.hook import Hooks
 from windlass.core.task.kind import Kind
 from windlass.core.trace.provider import SIGN
@@ -56,7 +56,6 @@ class InFlight:
         on_ended: Callable[[], None] = lambda: None,
         on_hungry: Callable[[], None] = lambda: None,
         on_planned: Callable[[], None] = lambda: None,
-        on_gathering: Callable[[], None] = lambda: None,
         is_patient: bool = True,
     ) -> None:
         self.concurrency = concurrency
@@ -103,7 +102,8 @@ class InFlight:
         self._on_ended = on_ended
         self._on_hungry = on_hungry
         self._on_planned = on_planned
-        self._on_gathering = on_gathering
+        # It wakes what lets lists start that have waited for company.
+        self.on_gathering: Callable[[], None] = lambda: None
 
     def _wake_runners(self, is_async: bool) -> None:
         self._on_queued(is_async)
@@ -144,8 +144,7 @@ class InFlight:
             for task in tasks:
                 if not self._belongs_to(task.worker):
                     continue
-                load = self.loads[task.kind]
-                run = Run(task, load) if load.many is None else ItemRun(task, load)
+                run = _run_of(task, self.loads[task.kind])
                 if probes and task.id in probes:
                     run.is_probe = True
                 if refused:
@@ -170,7 +169,7 @@ class InFlight:
         if starts:
             self._on_planned()
         if self.queues.company:
-            self._on_gathering()
+            self.on_gathering()
 
     def add_items(self, runs: Sequence[Run], *, version: int) -> None:
         """Queue runs of one sweep's items, which have no rows of their own.
@@ -566,3 +565,7 @@ class InFlight:
             gauge.stopped()
         if load.budget is not None:
             load.budget.give_back(self, load.kind.name)
+
+
+def _run_of(task: Claimed, load: KindLoad) -> Run:
+    return Run(task, load) if load.many is None else ItemRun(task, load)

@@ -26,11 +26,11 @@ class EnqueueItem(Generic[I, R]):
 
     def enqueue(self, item: I, /) -> TaskRef[R]:
         """Write a durable task with one item. The handler gets it in a list with others."""
-        return cast(TaskRef[R], self._one.enqueue(item))
+        return self._one.enqueue(item)
 
     async def aenqueue(self, item: I, /) -> TaskRef[R]:
         """`enqueue`, awaited; `conn` may also be async."""
-        return cast(TaskRef[R], await self._one.aenqueue(item))
+        return await self._one.aenqueue(item)
 
     def enqueue_many(
         self, items: Iterable[I], *, keys: Iterable[str] | None = None
@@ -40,14 +40,14 @@ class EnqueueItem(Generic[I, R]):
         `keys` has the key of each item, in the same order.
         """
         given = cast(Iterable[Any], items)
-        return cast(list[TaskRef[R]], self._one.enqueue_many(given, keys=keys))
+        return self._one.enqueue_many(given, keys=keys)
 
     async def aenqueue_many(
         self, items: Iterable[I], *, keys: Iterable[str] | None = None
     ) -> list[TaskRef[R]]:
         """`enqueue_many`, awaited."""
         given = cast(Iterable[Any], items)
-        return cast(list[TaskRef[R]], await self._one.aenqueue_many(given, keys=keys))
+        return await self._one.aenqueue_many(given, keys=keys)
 
     def using(
         self,
@@ -95,7 +95,7 @@ class ListTask(EnqueueItem[I, R]):
         return f"<task {self._kind.name!r}>"
 
 
-# What a handler may answer for an item beside a result.
+# What a handler may answer for an item that did not succeed.
 Answer = Retry | Cancel | Snooze | Overloaded | Exception
 
 
@@ -112,8 +112,12 @@ class ListDeclarer(Protocol):
 
     @overload
     def __call__(
-        self, function: Callable[[list[I]], Coroutine[Any, Any, Sequence[R] | None]], /
+        self,
+        function: Callable[[list[I]], Coroutine[Any, Any, Sequence[R | Answer] | None]],
+        /,
     ) -> ListTask[I, R]: ...
 
     @overload
-    def __call__(self, function: Callable[[list[I]], Sequence[R] | None], /) -> ListTask[I, R]: ...
+    def __call__(
+        self, function: Callable[[list[I]], Sequence[R | Answer] | None], /
+    ) -> ListTask[I, R]: ...

@@ -87,6 +87,7 @@ class Gatherer(Loop):
     def __init__(self, in_flight: InFlight) -> None:
         super().__init__()
         self._in_flight = in_flight
+        in_flight.on_gathering = self.wake
 
     def tick(self) -> float:
         next_at = self._in_flight.release_company()
