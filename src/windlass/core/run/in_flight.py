@@ -102,8 +102,6 @@ class InFlight:
         self._on_ended = on_ended
         self._on_hungry = on_hungry
         self._on_planned = on_planned
-        # It wakes what lets lists start that have waited for company.
-        self.on_gathering: Callable[[], None] = lambda: None
 
     def _wake_runners(self, is_async: bool) -> None:
         self._on_queued(is_async)
@@ -164,12 +162,7 @@ class InFlight:
                 self.speed.begin()
                 self.has_chains |= bool(chains)
                 woken |= self._release()
-        for ready in woken:
-            ready.wake()
-        if starts:
-            self._on_planned()
-        if self.queues.company:
-            self.on_gathering()
+        self._queued(woken, has_planned=bool(starts))
 
     def add_items(self, runs: Sequence[Run], *, version: int) -> None:
         """Queue runs of one sweep's items, which have no rows of their own.
@@ -185,9 +178,13 @@ class InFlight:
                 else:
                     self.queues.put(run)
             woken = self._release() | {self.queues.of(runs[0])}
+        self._queued(woken, has_planned=runs[0].start_at is not None)
+
+    def _queued(self, woken: Collection[ReadyQueue], *, has_planned: bool) -> None:
+        """Wake those who start what was queued."""
         for ready in woken:
             ready.wake()
-        if runs[0].start_at is not None:
+        if has_planned:
             self._on_planned()
 
     def release_planned(self, most: int) -> list[int]:

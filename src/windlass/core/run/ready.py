@@ -54,8 +54,8 @@ class KindLoad:
         self.is_rolling = kind.period is not None
         self.has_rows = kind.has_rows
         # How many rows a call takes at most, and whether a list waits for company.
-        self.many = None if kind.many is None else kind.many.most
-        self.gathers = kind.many is not None and kind.many.wait > 0
+        self.many = kind.many and kind.many.most
+        self.gathers = bool(kind.many and kind.many.wait)
         # Whether a success without a result is deleted at once: without a key, and with one.
         self.forgets, self.forgets_named = not kind.terms.keep, kind.terms.keep == 0
         self.is_open = True
@@ -500,6 +500,8 @@ class Queues:
         self.plan: StartPlan | None = None
         # Those that wait for company; made when there is one.
         self.company: Company | None = None
+        # It wakes what lets those start that have waited for long enough.
+        self.on_gathering: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
         here = self.asyncs.queued + self.syncs.queued + self.planned
@@ -541,7 +543,7 @@ class Queues:
     def _put_ready(self, ready: ReadyQueue, run: Run) -> None:
         """Let a run start as soon as it can, or when it has company."""
         if run.load.gathers:
-            self.company = self.company or Company()
+            self.company = self.company or Company(self.on_gathering)
             if self.company.put(run):
                 return
         ready.put(run)
@@ -574,10 +576,9 @@ class Queues:
             for run in due:
                 self._put_ready(self.of(run), run)
         if self.company is not None:
-            together = self.company.release(time.monotonic())
+            due += (together := self.company.release(time.monotonic()))
             for run in together:
                 self.of(run).put(run)
-            due += together
         return {self.of(run) for run in due}
 
     def go_on(self, load: KindLoad, *, free: int) -> bool:

@@ -25,8 +25,10 @@ SHORTEST_SECONDS = 0.001
 class Company:
     """The runs that wait for company, by kind. Used under the lock of `InFlight`."""
 
-    def __init__(self) -> None:
+    def __init__(self, on_first: Callable[[], None]) -> None:
         self._kinds: dict[KindLoad, deque[Run]] = {}
+        # Called when the first of a kind begins to wait.
+        self._on_first = on_first
 
     def __len__(self) -> int:
         return sum([len(waiting) for waiting in self._kinds.values()])
@@ -44,7 +46,10 @@ class Company:
             return False
         # When it came. A start sets this again.
         run.began = time.monotonic()
-        self._kinds.setdefault(run.load, deque()).append(run)
+        waiting = self._kinds.setdefault(run.load, deque())
+        waiting.append(run)
+        if len(waiting) == 1:
+            self._on_first()
         return True
 
     def release(self, now: float) -> list[Run]:
@@ -87,7 +92,7 @@ class Gatherer(Loop):
     def __init__(self, in_flight: InFlight) -> None:
         super().__init__()
         self._in_flight = in_flight
-        in_flight.on_gathering = self.wake
+        in_flight.queues.on_gathering = self.wake
 
     def tick(self) -> float:
         next_at = self._in_flight.release_company()
