@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from windlass.control.model.step import StepView
     from windlass.core.task.declare import Task, TaskRef
     from windlass.core.task.hook import MiddlewareContext
+    from windlass.core.task.items import ListTask
+    from windlass.database.sink import asink, asink_many, make_sink, sink, sink_many
     from windlass.errors import *
     from windlass.external.model import Done, External, Failed, Running
     from windlass.flow.declare import Drawing, Edit, Node
@@ -82,6 +84,7 @@ __all__ = [
     "ItemNotFound",
     "Keys",
     "Lines",
+    "ListTask",
     "MembersUnavailable",
     "MiddlewareContext",
     "Mirror",
@@ -131,7 +134,12 @@ __all__ = [
     "WindlassError",
     "Window",
     "__version__",
+    "asink",
+    "asink_many",
     "context",
+    "make_sink",
+    "sink",
+    "sink_many",
 ]
 
 # What is imported when it is first used: a program pays only for the parts that it needs.
@@ -147,6 +155,8 @@ __getattr__ = attributes_of(
         "windlass.handler": ("Context", "context"),
         "windlass.core.task.declare": ("Task", "TaskRef"),
         "windlass.core.task.hook": ("MiddlewareContext",),
+        "windlass.core.task.items": ("ListTask",),
+        "windlass.database.sink": ("asink", "asink_many", "make_sink", "sink", "sink_many"),
         "windlass.external.model": ("Done", "External", "Failed", "Running"),
         "windlass.flow.declare": ("Drawing", "Edit", "Node"),
         "windlass.flow.model.run": ("FlowGraph", "FlowProgress", "NodeView"),

@@ -30,17 +30,15 @@ from windlass.core.task.hook import (
     call_through,
     check_hook,
 )
-from windlass.core.task.kind import (
+from windlass.core.task.items import ListDeclarer, ListTask
+from windlass.core.task.kind import Declared, Kind, Registry, make_kind, names_of, optional_duration
+from windlass.core.task.many import NO_MANY, NO_WAIT
+from windlass.core.task.option import (
     NO_LANES,
     CronOptions,
-    Declared,
-    Kind,
+    ListTaskOptions,
     Options,
-    Registry,
     TaskOptions,
-    make_kind,
-    names_of,
-    optional_duration,
     takes,
 )
 from windlass.core.trace.provider import sending_of
@@ -185,17 +183,28 @@ class App(Switching, Alerting, Queueing):
     def task(self, function: Callable[P, R], /) -> Task[P, R]: ...
 
     @overload
-    def task(self, /, **options: Unpack[TaskOptions]) -> Callable[[Callable[P, R]], Task[P, R]]: ...
-
-    @takes(TaskOptions)
     def task(
-        self, function: Callable[..., Any] | None = None, /, **options: Unpack[TaskOptions]
+        self, /, *, many: int, wait: Duration | None = None, **options: Unpack[TaskOptions]
+    ) -> ListDeclarer: ...
+
+    @overload
+    def task(
+        self, /, *, many: None = None, **options: Unpack[TaskOptions]
+    ) -> Callable[[Callable[P, R]], Task[P, R]]: ...
+
+    @takes(ListTaskOptions)
+    def task(
+        self, function: Callable[..., Any] | None = None, /, **options: Unpack[ListTaskOptions]
     ) -> Any:
-        """Declare a function, sync or async, as a task."""
+        """Declare a function, sync or async, as a task.
+
+        With `many` it takes a list of up to so many items, each of them a task; the first one that
+        is due waits up to `wait` for others.
+        """
         declare = partial(self._declare, options=Options(**options))
         return declare if function is None else declare(function)
 
-    @takes(CronOptions, refused=NO_LANES)
+    @takes(CronOptions, refused={**NO_LANES, **NO_MANY})
     def cron(
         self,
         expression: str | None = None,
@@ -240,7 +249,7 @@ class App(Switching, Alerting, Queueing):
         made = Options(period=period, face="rolling", check=check_takes_a_code, **options)
         return lambda function: Rolling(self.rolling_tools, self._add(function, made))
 
-    @takes(SweepOptions, refused=NO_LANES)
+    @takes(SweepOptions, refused={**NO_LANES, **NO_WAIT})
     def sweep(
         self,
         source: SweepSource,
@@ -318,8 +327,11 @@ class App(Switching, Alerting, Queueing):
 
         return declare
 
-    def _declare(self, function: Callable[P, R], *, options: Options) -> Task[P, R]:
-        return Task(self, self._add(function, options))
+    def _declare(
+        self, function: Callable[..., Any], *, options: Options
+    ) -> Task[..., Any] | ListTask[Any, Any]:
+        kind = self._add(function, options)
+        return Task(self, kind) if kind.many is None else ListTask(self, kind)
 
     def _add(self, function: Callable[..., Any], options: Options) -> Kind:
         return self.registry.add(make_kind(function, options))

@@ -34,7 +34,7 @@ class Context(RunContext):
         """Adds nodes after the running one; they are written when it succeeds."""
         from windlass.flow.engine import growing
 
-        return growing(self._run)
+        return growing(self._one("flow"))
 
     @property
     def conn(self) -> Connection:

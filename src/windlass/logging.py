@@ -16,6 +16,7 @@ from typing import Any
 
 import msgspec
 
+from windlass.core.run.many.together import is_list
 from windlass.core.task.current import current
 from windlass.core.trace.provider import span_ids
 from windlass.telemetry import RESERVED, Event
@@ -29,12 +30,15 @@ TRACE_FIELDS = ("trace_id", "span_id")
 def task_fields() -> dict[str, object]:
     """The `task`, `kind`, `key` and `attempt` of the calling handler; empty outside of one.
 
+    Of a handler that takes lists the `kind`, and how many `tasks` it was called with.
     If the program traces, also the `trace_id` and the `span_id`, inside and outside.
     """
     run, traced = current.get(), span_ids()
     found = {} if traced is None else dict[str, object](zip(TRACE_FIELDS, traced, strict=True))
     if run is None:
         return found
+    if is_list(run):
+        return {"kind": run.kind.name, "tasks": len(run.given_items)} | found
     own = (run.task.id, run.kind.name, run.key, run.task.attempt)
     return dict(zip(FIELDS, own, strict=True)) | found
 

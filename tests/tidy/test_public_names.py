@@ -12,6 +12,12 @@ from tests.story.page import pages
 from tests.tidy.source import ROOT
 
 PUBLIC = {
+    "ListTask",
+    "asink",
+    "asink_many",
+    "make_sink",
+    "sink",
+    "sink_many",
     "AlreadyDone",
     "AlreadyRunning",
     "App",

@@ -18,7 +18,8 @@ from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
 from windlass.core.task.declare import Task, TaskApp, TaskRef
 from windlass.core.task.downstream import DownstreamOption
-from windlass.core.task.kind import Options, Registry, make_kind
+from windlass.core.task.kind import Registry, make_kind
+from windlass.core.task.option import Options
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import lock_runs
 from windlass.errors import BadDeclaration, BadInput, ExternalFailed, UnknownHandle

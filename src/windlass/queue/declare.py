@@ -7,17 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from windlass import lent
-from windlass.core.task.kind import (
-    CommonOptions,
-    Kind,
-    Options,
-    Registry,
-    RetryOptions,
-    SpeedOptions,
-    make_kind,
-    optional_duration,
-    positive,
-)
+from windlass.core.task.kind import Kind, Registry, make_kind, optional_duration, positive
+from windlass.core.task.option import CommonOptions, Options, RetryOptions, SpeedOptions
 from windlass.errors import BadDeclaration
 from windlass.queue.model.consume import (
     MOST_AT_ONCE,

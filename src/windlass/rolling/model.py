@@ -7,7 +7,9 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from windlass.core.task.kind import CommonOptions, SpeedOptions, optional_duration, positive
+from windlass.core.task.kind import optional_duration, positive
+from windlass.core.task.many import ManyOptions
+from windlass.core.task.option import CommonOptions, SpeedOptions
 from windlass.errors import BadArgument, BadDeclaration
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import Arguments
@@ -114,7 +116,7 @@ class RollingDetail:
     histogram: Histogram
 
 
-class RollingOptions(CommonOptions, SpeedOptions, total=False):
+class RollingOptions(CommonOptions, SpeedOptions, ManyOptions, total=False):
     """The options of a rolling kind, beside its period."""
 
     priority: int
@@ -141,5 +143,5 @@ def check_takes_a_code(name: str, arguments: Arguments) -> None:
     except BadArgument as problem:
         raise BadDeclaration(
             f"rolling {name!r}: its handler is called with one argument, the code of an item as "
-            f"text; write def {name}(code: str)"
+            f"text; write def {name}(code: str), or with many= def {name}(codes: list[str])"
         ) from problem

@@ -4,14 +4,8 @@ from __future__ import annotations
 
 from typing import TypeGuard
 
-from windlass.core.task.kind import (
-    CommonOptions,
-    PromiseOptions,
-    RetryOptions,
-    SpeedOptions,
-    optional_duration,
-    positive,
-)
+from windlass.core.task.kind import optional_duration, positive
+from windlass.core.task.option import CommonOptions, PromiseOptions, RetryOptions, SpeedOptions
 from windlass.errors import BadDeclaration, BadInput
 from windlass.source.contract import SweepSource
 from windlass.sweep.model import RangeOrder, SweepTerms

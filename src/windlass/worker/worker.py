@@ -34,6 +34,7 @@ from windlass.core.ring.ring import Mark, Ring
 from windlass.core.ring.store import Kinds
 from windlass.core.run.budget import Budget
 from windlass.core.run.in_flight import InFlight
+from windlass.core.run.many.company import Gatherer
 from windlass.core.run.permit import Pool
 from windlass.core.run.ready import has_limits
 from windlass.core.run.runner import Coroutines, Pacer, Threads, Watch
@@ -246,7 +247,7 @@ class Worker:
         """Its counts now."""
         in_flight = self.in_flight
         return Pulse(
-            running=len(in_flight.running),
+            running=len(in_flight.running) - in_flight.lists.listed,
             queued=len(in_flight.queues),
             done=self.finish.done + sum(loop.done for loop in self.face_loops),
             failed=self.finish.failed + sum(loop.failed for loop in self.face_loops),
@@ -290,6 +291,7 @@ class Worker:
             on_ended=lambda: self.finish.wake(),
             on_hungry=lambda: self.fetcher.wake_hungry(),
             on_planned=lambda: self.pacer.wake(),
+            is_patient=not self._settings.until_idle,
         )
 
     def _make_gate(self) -> Gate:
@@ -481,10 +483,9 @@ class Worker:
             self.fetcher,
             self.pacer,
         ]
-        if self.permits is not None:
-            loops.append(self.permits)
-        if self.adapter is not None:
-            loops.append(self.adapter)
+        if any(load.gathers for load in self.in_flight.loads.values()):
+            loops.append(Gatherer(self.in_flight))
+        loops += [each for each in (self.permits, self.adapter) if each is not None]
         if self._only is None:
             loops += [self.switchboard, *self.face_loops]
         if not self._settings.until_idle:

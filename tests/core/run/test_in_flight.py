@@ -14,7 +14,8 @@ from windlass.core.run.known import (
     VISIT_LINGER_SECONDS,
 )
 from windlass.core.run.ready import MOST_PLANNED, State
-from windlass.core.task.kind import Options, make_kind
+from windlass.core.task.kind import make_kind
+from windlass.core.task.option import Options
 from windlass.sweep.engine.range_runner import ItemRun
 from windlass.value.bucket import BUCKETS
 from windlass.value.outcome import SUCCESS, Failed, Succeeded

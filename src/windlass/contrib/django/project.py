@@ -17,7 +17,8 @@ from windlass.contrib.django.database import url_of
 from windlass.contrib.django.setting import Settings
 from windlass.core.task.current import current
 from windlass.core.task.declare import How, TaskRef
-from windlass.core.task.kind import Kind, Options
+from windlass.core.task.kind import Kind
+from windlass.core.task.option import Options
 from windlass.value.task import Call
 
 

@@ -434,7 +434,9 @@ class Gate:
         # Permits first: a rate's moments pass, so ask for them only if a row could start.
         most = 1 if broken else wanted
         for pool in load.pools:
-            most = pool.available(most, ahead=load.ahead(pool.held))
+            ahead = load.calls_of(load.ahead(pool.held))
+            calls = pool.available(load.calls_of(most), ahead=ahead)
+            most = min(most, load.rows_of(calls))
         if most and broken:
             # The rate does not matter: there were no calls for a while, and a probe is one.
             is_probe = self._take_probes(broken)

@@ -89,7 +89,7 @@ def chain_room(load: KindLoad, waiting: int) -> ChainRoom | None:
     seconds = load.seconds_of_a_run
     if seconds is None or load.is_rated or load.is_frail:
         return None
-    if load.pools or load.trips or load.gauges:
+    if load.pools or load.trips or load.gauges or load.many is not None:
         return None
     longest = min(LONGEST_CHAIN, int(FRESH_SECONDS * PLANNED_PART / max(seconds, 1e-6)))
     rows = int(load.per_second * FRESH_SECONDS * PLANNED_PART)

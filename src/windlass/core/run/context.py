@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from windlass.clock import to_datetime
+from windlass.core.run.many.together import ItemRun, is_list
 from windlass.core.run.ready import Run
 from windlass.core.task.current import current
 from windlass.database.connection import Connection
@@ -22,9 +23,23 @@ class RunContext:
         self._run = run
 
     @property
+    def items(self) -> Sequence[RunContext]:
+        """The tasks that this call has, in the order of the handler's list; each like a context.
+
+        A handler that takes no lists has one.
+        """
+        run = self._run
+        return [RunContext(item) for item in run.given_items] if is_list(run) else [self]
+
+    @property
+    def id(self) -> int:
+        """The id of the task, as `task_id`."""
+        return self.task_id
+
+    @property
     def task_id(self) -> int:
         """The id of the task; in a sweep, the id of the range."""
-        return self._run.task.id
+        return self._one("task_id").task.id
 
     @property
     def kind(self) -> str:
@@ -34,12 +49,12 @@ class RunContext:
     @property
     def key(self) -> str | None:
         """The task's key, if it has one; in a sweep, the item's key as text."""
-        return self._run.key
+        return self._one("key").key
 
     @property
     def attempt(self) -> int:
         """The number of this attempt, from 1. Attempts that were lost with a worker count."""
-        return self._run.task.attempt
+        return self._one("attempt").task.attempt
 
     @property
     def fence(self) -> int:
@@ -48,19 +63,22 @@ class RunContext:
         Store it with what you write to another system, and refuse writes with a smaller number.
         Then a handler whose worker was marked dead cannot overwrite a later attempt.
         """
-        return self._run.task.started_at
+        return self._one("fence").task.started_at
 
     @property
     def due_at(self) -> datetime:
         """When the task was due; for a cron, the time of this turn."""
-        task = self._run.task
+        task = self._one("due_at").task
         turn = read_turn(task.payload) if self._run.turns else None
         return to_datetime(turn or task.due_at)
 
     @property
     def deadline(self) -> float | None:
         """When the run times out, on `time.monotonic()`; None without a time-out."""
-        return self._run.deadline
+        run = self._run
+        if isinstance(run, ItemRun) and run.call_run is not None:
+            run = run.call_run
+        return run.deadline
 
     def on_finish(self, write: Callable[[Connection], None]) -> None:
         """Call `write(connection)` in the transaction that records the success.
@@ -68,14 +86,25 @@ class RunContext:
         What it writes to the same database happens exactly once. If it raises, or takes longer than
         the `finish_timeout` of the kind, the run fails.
         """
-        if self._run.keeper is not None:
+        run = self._one("on_finish")
+        if run.keeper is not None:
             raise NoContext(
                 "on_finish() works in tasks that a worker runs itself: the outcomes of sweep items "
                 "and of carried tasks are written elsewhere"
             )
-        if self._run.on_finish is None:
-            self._run.on_finish = []
-        self._run.on_finish.append(write)
+        if run.on_finish is None:
+            run.on_finish = []
+        run.on_finish.append(write)
+
+    def _one(self, asked: str) -> Run:
+        """The run of one task; a list has several."""
+        run = self._run
+        if is_list(run):
+            raise NoContext(
+                f"context().{asked} is of one task, and this call has a list of "
+                f"{len(run.given_items)}; read it from each of context().items"
+            )
+        return run
 
 
 def current_run() -> Run:

@@ -18,15 +18,15 @@ from typing import TypeVar
 from windlass import telemetry
 from windlass.core.run.budget import Budget
 from windlass.core.run.chain import Chain
+from windlass.core.run.contract import Keeper, RunCarrier
 from windlass.core.run.known import Capacity, EndedRuns, KnownRows, Speedometer
+from windlass.core.run.many.together import ItemRun, Lists
 from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import (
-    Keeper,
     KindLoad,
     Queues,
     ReadyQueue,
     Run,
-    RunCarrier,
     State,
 )
 from windlass.core.task.hook import Hooks
@@ -56,9 +56,14 @@ class InFlight:
         on_ended: Callable[[], None] = lambda: None,
         on_hungry: Callable[[], None] = lambda: None,
         on_planned: Callable[[], None] = lambda: None,
+        is_patient: bool = True,
     ) -> None:
         self.concurrency = concurrency
         self.loads = {name: KindLoad(kind, concurrency) for name, kind in kinds.items()}
+        if not is_patient:
+            # A worker that ends when nothing is due lets no list wait for company.
+            for load in self.loads.values():
+                load.gathers = False
         if hooks is not None:
             self.observe(hooks)
         if budget is not None:
@@ -73,6 +78,7 @@ class InFlight:
         self.running: dict[int, Run] = {}
         # How many of them run elsewhere, and use no slot of this worker.
         self.carried = 0
+        self.lists = Lists(self)
         self.ended = EndedRuns()
         self.is_claiming = False
         self.abandoned = 0
@@ -136,7 +142,7 @@ class InFlight:
             for task in tasks:
                 if not self._belongs_to(task.worker):
                     continue
-                run = Run(task, self.loads[task.kind])
+                run = _run_of(task, self.loads[task.kind])
                 if probes and task.id in probes:
                     run.is_probe = True
                 if refused:
@@ -156,10 +162,7 @@ class InFlight:
                 self.speed.begin()
                 self.has_chains |= bool(chains)
                 woken |= self._release()
-        for ready in woken:
-            ready.wake()
-        if starts:
-            self._on_planned()
+        self._queued(woken, has_planned=bool(starts))
 
     def add_items(self, runs: Sequence[Run], *, version: int) -> None:
         """Queue runs of one sweep's items, which have no rows of their own.
@@ -175,9 +178,13 @@ class InFlight:
                 else:
                     self.queues.put(run)
             woken = self._release() | {self.queues.of(runs[0])}
+        self._queued(woken, has_planned=runs[0].start_at is not None)
+
+    def _queued(self, woken: Collection[ReadyQueue], *, has_planned: bool) -> None:
+        """Wake those who start what was queued."""
         for ready in woken:
             ready.wake()
-        if runs[0].start_at is not None:
+        if has_planned:
             self._on_planned()
 
     def release_planned(self, most: int) -> list[int]:
@@ -189,6 +196,15 @@ class InFlight:
         for ready in woken:
             ready.wake()
         return moments
+
+    def release_company(self) -> float | None:
+        """Let runs start that have waited for company; returns when the next have."""
+        with self.lock:
+            woken, company = self._release(), self.queues.company
+            next_at = None if company is None else company.next_at()
+        for ready in woken:
+            ready.wake()
+        return next_at
 
     def _release(self) -> set[ReadyQueue]:
         return self.queues.release(free=self.concurrency - self.occupied)
@@ -248,6 +264,9 @@ class InFlight:
         if self.wakes_for_lanes:
             self.wakes_for_lanes = False
             self._on_hungry()
+        if self.lists.has_split:
+            self.lists.has_split = False
+            self.made_room()
         return run
 
     def start(self, ready: ReadyQueue, most: int) -> list[Run]:
@@ -307,15 +326,28 @@ class InFlight:
         """Stop running runs and forget them."""
         with self.lock:
             dropped = [self.running[number] for number in numbers if number in self.running]
-            for run in dropped:
-                run.state = State.GONE
-                self._stopped_running(run)
+            dropped += self._drop(dropped)
             self.rows.forget(dropped)
         for run in dropped:
             if run.runner is not None:
                 run.runner.stop(run)
         self.made_room()
         return dropped
+
+    def _drop(self, runs: Sequence[Run]) -> list[Run]:
+        """Stop running runs; returns the calls of lists that have no row any more."""
+        empty: list[Run] = []
+        for run in runs:
+            if run.state is State.GONE:
+                continue
+            run.state = State.GONE
+            if not isinstance(run, ItemRun):
+                self._stopped_running(run)
+                continue
+            call = self.lists.drop(run)
+            if call is not None and call.state is State.RUNNING:
+                empty += [call, *self._drop([call])]
+        return empty
 
     def drop_kept(self, keeper: Keeper) -> None:
         """Drop the queued and running runs of one keeper."""
@@ -413,7 +445,7 @@ class InFlight:
     @property
     def occupied(self) -> int:
         """How many slots of this worker are in use."""
-        return len(self.running) - self.carried
+        return len(self.running) - self.carried - self.lists.listed
 
     @property
     def is_empty(self) -> bool:
@@ -445,7 +477,10 @@ class InFlight:
         if run is None:
             return None
         load = run.load
-        load.queued -= 1
+        if load.many is not None and isinstance(run, ItemRun):
+            run = self.lists.begin(ready, run, now)
+        else:
+            load.queued -= 1
         load.running += 1
         run.state = State.RUNNING
         run.began = now
@@ -465,15 +500,15 @@ class InFlight:
         seconds = now - run.began
         run.milliseconds = seconds * 1_000
         run.load.run_seconds += seconds
-        if run.load.trips and not (run.is_probe or isinstance(outcome, Snoozed)):
+        is_list = run.load.many is not None
+        if run.load.trips and not (is_list or run.is_probe or isinstance(outcome, Snoozed)):
             for trip in run.load.trips:
                 trip.ended(outcome)
         for gauge in run.load.gauges:
             gauge.ended(outcome, seconds)
         self._stopped_running(run)
         if run.keeper is not None:
-            run.keeper.landed(run)
-            return False
+            return bool(run.keeper.landed(run))
         if run.chain is not None:
             self._go_on(run, run.chain, now)
         return self.ended.add(run, now)
@@ -530,3 +565,7 @@ class InFlight:
             gauge.stopped()
         if load.budget is not None:
             load.budget.give_back(self, load.kind.name)
+
+
+def _run_of(task: Claimed, load: KindLoad) -> Run:
+    return Run(task, load) if load.many is None else ItemRun(task, load)

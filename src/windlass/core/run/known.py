@@ -190,7 +190,7 @@ class Capacity:
         flight = self._in_flight
         # Queued items of sweeps do not take room from rows: the two take turns.
         # Neither do planned runs, which have not begun to wait for room.
-        queued = sum([load.queued - load.planned for load in loads]) + self._behind()
+        queued = sum([load.calls_queued for load in loads]) + self._behind()
         speed = sum(load.per_second for load in flight.loads.values() if load.carrier is None)
         free = self._free() - queued
         total = free + int(speed * AHEAD_SECONDS)
@@ -199,7 +199,7 @@ class Capacity:
             return NO_ROOM
         room = {load.kind.name: load.room(total, free=free) for load in loads}
         # What is planned starts later, and takes no room from the others.
-        total += sum(room[load.kind.name] for load in loads if load.is_planned)
+        total += sum(room[load.kind.name] for load in loads if load.is_planned or load.many)
         return Room(total, {name: count for name, count in room.items() if count > 0})
 
     def room_for_chains(self, kind: str) -> ChainRoom | None:
@@ -254,7 +254,7 @@ class Capacity:
                 if run.task.lost and not run.task.is_read and run.keeper is None
             )
             loads = [load for load in flight.loads.values() if load.is_open and load.has_rows]
-            free = self._free() - sum(load.queued for load in loads)
+            free = self._free() - sum(load.calls_of(load.queued) for load in loads)
             total = max(free, flight.concurrency // 4, 1) - waiting.total()
             if total < 1:
                 return NO_ROOM

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from windlass import telemetry
 from windlass.core.run.log import RunLog, keep_records
-from windlass.core.run.ready import Run, State, failure, late, success
+from windlass.core.run.many.together import is_list
+from windlass.core.run.ready import Run, State, failure, late
 from windlass.core.task.hook import (
     Hooks,
     Middleware,
@@ -25,7 +26,7 @@ from windlass.core.task.hook import (
 from windlass.core.task.kind import Kind
 from windlass.core.trace.provider import recorder
 from windlass.value.outcome import Outcome, describe
-from windlass.value.task import RESERVED, Call, Claimed
+from windlass.value.task import RESERVED, Claimed
 
 if TYPE_CHECKING:
     from windlass.core.trace.recorder import PageSpan, Processing, Recorder
@@ -69,13 +70,15 @@ class RunObserver:
         name = self.kind.name
         if run.page is not None:
             return traced.item(name, run.page)
+        if is_list(run):
+            return traced.together(name, [item.task for item in run.items])
         return traced.process(name, run.task, key=run.key, is_item=not self.kind.has_rows)
 
     def _traced(self, run: Run, spanned: Processing) -> Outcome:
         try:
             with spanned:
                 try:
-                    outcome = success(self._call(run))
+                    outcome = run.succeeded(self._call(run))
                 except Exception as error:
                     outcome = failure(run, error)
                 except BaseException as error:
@@ -90,7 +93,7 @@ class RunObserver:
         try:
             with spanned:
                 try:
-                    outcome = success(await self._acall(run))
+                    outcome = run.succeeded(await self._acall(run))
                 except Exception as error:
                     outcome = failure(run, error)
                 except BaseException as error:
@@ -188,7 +191,7 @@ def _context(run: Run, args: tuple[object, ...], kwargs: Any) -> MiddlewareConte
     return MiddlewareContext(
         stage="run",
         kind=run.kind.name,
-        calls=(Call(args, kwargs, run.key),),
-        task_id=run.task.id,
-        attempt=run.task.attempt,
+        calls=run.given_calls(args, kwargs),
+        task_id=None if is_list(run) else run.task.id,
+        attempt=None if is_list(run) else run.task.attempt,
     )

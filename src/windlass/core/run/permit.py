@@ -63,7 +63,7 @@ class Pool:
     @property
     def queued(self) -> int:
         """How many runs could start now if they had a permit."""
-        return sum(load.queued - load.planned for load in self.loads)
+        return sum(load.calls_queued for load in self.loads)
 
     @property
     def free(self) -> int | None:

@@ -6,13 +6,15 @@ import random
 import time
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windlass.core.face import Site
 from windlass.core.run.chain import Chain
+from windlass.core.run.contract import Keeper, Observer, RunCarrier, Stopper
 from windlass.core.run.gauge import Gauge
+from windlass.core.run.many.company import Company
 from windlass.core.run.plan import StartPlan
 from windlass.core.run.trip import Trip
 from windlass.core.task.downstream import Limited
@@ -22,7 +24,7 @@ from windlass.value.bucket import BUCKETS
 from windlass.value.outcome import SUCCESS, Failed, Outcome, Succeeded, describe, judge
 from windlass.value.payload import encode_result
 from windlass.value.rate import LATE
-from windlass.value.task import Claimed
+from windlass.value.task import Call, Claimed
 
 if TYPE_CHECKING:
     import asyncio
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 
 AHEAD_SECONDS = 0.2
 MOST_PLANNED = 1_000
+# How many rows of lists wait at most, unless a list has more.
+MOST_LISTED = 2_000
 # Runs that end within this time are counted on when moments are taken for runs that wait.
 SOON_SECONDS = 0.05
 # Kinds with a lower or equal `max_lost` are frail: one loss makes a row poison, or run alone.
@@ -49,6 +53,9 @@ class KindLoad:
         self.is_scheduled = kind.schedule is not None
         self.is_rolling = kind.period is not None
         self.has_rows = kind.has_rows
+        # How many rows a call takes at most, and whether a list waits for company.
+        self.many = kind.many and kind.many.most
+        self.gathers = bool(kind.many and kind.many.wait)
         # Whether a success without a result is deleted at once: without a key, and with one.
         self.forgets, self.forgets_named = not kind.terms.keep, kind.terms.keep == 0
         self.is_open = True
@@ -141,6 +148,8 @@ class KindLoad:
         """How many more of this kind could start soon, of `total` in all and `free` at once."""
         if not self.is_open:
             return 0
+        if self.many is not None:
+            return self.room_for_lists(self.many, free)
         total = min(total, free) if self.is_frail else total
         free = self.limit - self.running - self.queued
         if self.is_frail:
@@ -151,6 +160,35 @@ class KindLoad:
         if self.own_limit is None:
             return total
         return min(total, free + int(self.per_second * AHEAD_SECONDS))
+
+    def room_for_lists(self, most: int, free: int) -> int:
+        """How many more rows lists of up to `most` could take soon, with `free` calls at once.
+
+        One list is always fetched ahead, or the next one would begin with a few rows only.
+        """
+        calls = max(0, min(self.limit - self.running, free))
+        waiting = self.queued - self.planned
+        if self.is_frail:
+            return 0 if self.queued else calls * most
+        if self.is_rated:
+            return self.room_ahead()
+        ahead = max(most, int(self.per_second * AHEAD_SECONDS))
+        wanted = min(calls * most + ahead, max(MOST_LISTED, 2 * most))
+        room = wanted - waiting
+        return 0 if waiting and room < wanted // 4 else max(0, room)
+
+    def calls_of(self, rows: int) -> int:
+        """How many calls so many rows need."""
+        return rows if self.many is None else -(-rows // self.many)
+
+    def rows_of(self, calls: int) -> int:
+        """How many rows so many calls can take."""
+        return calls if self.many is None else calls * self.many
+
+    @property
+    def calls_queued(self) -> int:
+        """How many calls wait to start; planned ones do not count."""
+        return self.calls_of(self.queued - self.planned)
 
     def room_elsewhere(self) -> int:
         """How many more of a carried kind could start soon. They take no room from the others."""
@@ -173,9 +211,9 @@ class KindLoad:
         """How many more runs could start now."""
         if not self.is_open or self.is_tripped or any(each.is_tripped for each in self.trips):
             return 0
-        free = self.limit - self.running - (self.queued - self.planned)
+        free = self.rows_of(self.limit - self.running) - (self.queued - self.planned)
         permitted = (pool.free for pool in self.pools)
-        return max(0, min([free, *(each for each in permitted if each is not None)]))
+        return max(0, min([free, *(self.rows_of(each) for each in permitted if each is not None)]))
 
     def startable_soon(self) -> int:
         """How many more runs could start within a moment, if runs end as they did lately."""
@@ -186,11 +224,12 @@ class KindLoad:
     def want_permits(self, waiting: int) -> None:
         """Ask for permits for runs that wait, as their moment has come."""
         for pool in self.pools:
-            pool.want(waiting)
+            pool.want(self.calls_of(waiting))
 
     def room_ahead(self) -> int:
         """How many more runs of a kind with a rate could be planned."""
-        if self.lapsed or self.queued > self.planned:
+        unable = 0 if self.many is None else self.rows_of(self.limit - self.running)
+        if self.lapsed or self.queued - self.planned > unable:
             # It cannot even start those whose moments have come.
             return 0
         most = MOST_PLANNED
@@ -201,6 +240,7 @@ class KindLoad:
 
     def ahead(self, permits: int) -> int:
         """How many rows may be taken that wait for a run with a permit to end."""
+        permits = self.rows_of(permits)
         if self.is_planned and self.seconds_of_a_run:
             return min(MOST_PLANNED, int(permits / self.seconds_of_a_run))
         return int(self.per_second * AHEAD_SECONDS)
@@ -231,50 +271,6 @@ class State(Enum):
     RUNNING = "running"
     ENDED = "ended"
     GONE = "gone"
-
-
-class Keeper(Protocol):
-    """Takes the outcomes of runs without a row of their own: items of a sweep.
-
-    Both methods are called under the lock of `InFlight`.
-    """
-
-    def landed(self, run: Run) -> None:
-        """A run has ended and has its outcome."""
-
-    def taken_back(self, run: Run) -> None:
-        """A queued run must not start now."""
-
-
-class Observer(Protocol):
-    """What is around the runs of a kind."""
-
-    def call(self, run: Run) -> Any:
-        """Call the handler of `run`: its result, or the awaitable of an async handler."""
-
-    def page(self, task: Claimed, *, rows: int, runs: int) -> PageSpan | None:
-        """The span of a page of a sweep; None if nothing is traced."""
-
-
-class RunCarrier(Protocol):
-    """Runs the handlers of some kinds elsewhere, and learns how they ended.
-
-    It takes runs from its ready queue (`InFlight.start`) and records their outcomes
-    (`InFlight.end_all`), as the coroutines and threads of the worker do for theirs.
-    """
-
-    @property
-    def ready(self) -> ReadyQueue:
-        """Where its runs wait until they may start."""
-
-    # How many messages no consumer has taken, as was last measured; those of all workers.
-    waiting: int
-
-
-class Stopper(Protocol):
-    """The runner of a run."""
-
-    def stop(self, run: Run) -> None: ...
 
 
 class Run:
@@ -375,6 +371,18 @@ class Run:
             return self.load.observer.call(self)
         args, kwargs = self.given()
         return self.kind.function(*args, **kwargs)
+
+    def succeeded(self, result: object) -> Outcome:
+        """The outcome of its handler, which returned `result`."""
+        return success(result)
+
+    def given_calls(self, args: tuple[Any, ...], kwargs: Mapping[str, object]) -> tuple[Call, ...]:
+        """What its handler is called with, for middlewares."""
+        return (Call(args, kwargs, self.key),)
+
+    def is_of(self, task_id: int) -> bool:
+        """Whether it runs that task."""
+        return self.task.id == task_id
 
 
 def success(result: object) -> Outcome:
@@ -490,9 +498,14 @@ class Queues:
         self.carried: list[ReadyQueue] = []
         # Those whose moment has not come; made when there is one.
         self.plan: StartPlan | None = None
+        # Those that wait for company; made when there is one.
+        self.company: Company | None = None
+        # It wakes what lets those start that have waited for long enough.
+        self.on_gathering: Callable[[], None] = lambda: None
 
     def __len__(self) -> int:
         here = self.asyncs.queued + self.syncs.queued + self.planned
+        here += 0 if self.company is None else len(self.company)
         return here + sum([ready.queued for ready in self.carried]) if self.carried else here
 
     @property
@@ -513,6 +526,7 @@ class Queues:
         for ready in self.all:
             for rank in ready.order:
                 yield from ready.queues[rank]
+        yield from self.company or ()
         yield from self.plan or ()
 
     def put(self, run: Run) -> ReadyQueue:
@@ -520,11 +534,19 @@ class Queues:
         run.load.queued += 1
         ready = self.of(run)
         if run.start_at is None:
-            ready.put(run)
+            self._put_ready(ready, run)
         else:
             self.plan = self.plan or StartPlan()
             self.plan.put(run)
         return ready
+
+    def _put_ready(self, ready: ReadyQueue, run: Run) -> None:
+        """Let a run start as soon as it can, or when it has company."""
+        if run.load.gathers:
+            self.company = self.company or Company(self.on_gathering)
+            if self.company.put(run):
+                return
+        ready.put(run)
 
     def put_lapsed(self, run: Run) -> None:
         """Add a run that needs a moment and has none."""
@@ -547,12 +569,16 @@ class Queues:
 
         At most `free` runs may start here, with those that wait for a runner.
         """
-        if self.plan is None:
-            return set()
-        room = max(0, free - self.asyncs.queued - self.syncs.queued)
-        due = self.plan.release(time.monotonic_ns() // 1_000, room=room)
-        for run in due:
-            self.of(run).put(run)
+        due: list[Run] = []
+        if self.plan is not None:
+            room = max(0, free - self.asyncs.queued - self.syncs.queued)
+            due = self.plan.release(time.monotonic_ns() // 1_000, room=room)
+            for run in due:
+                self._put_ready(self.of(run), run)
+        if self.company is not None:
+            due += (together := self.company.release(time.monotonic()))
+            for run in together:
+                self.of(run).put(run)
         return {self.of(run) for run in due}
 
     def go_on(self, load: KindLoad, *, free: int) -> bool:
@@ -566,8 +592,9 @@ class Queues:
     def drop(self, is_meant: Callable[[Run], bool]) -> list[Run]:
         """Remove and return all runs that are meant."""
         dropped = [run for ready in self.all for run in ready.drop(is_meant)]
-        if self.plan is not None:
-            dropped += self.plan.drop(is_meant)
+        for waiting in (self.plan, self.company):
+            if waiting is not None:
+                dropped += waiting.drop(is_meant)
         for run in dropped:
             run.load.queued -= 1
         return dropped

@@ -17,7 +17,7 @@ from windlass import telemetry
 from windlass.clock import SECOND
 from windlass.core.loop import Loop
 from windlass.core.run.in_flight import InFlight
-from windlass.core.run.ready import Run, failure, late, success
+from windlass.core.run.ready import Run, failure, late
 from windlass.core.task.current import current
 from windlass.value.outcome import SUCCESS, Outcome
 
@@ -119,7 +119,7 @@ class Coroutines:
             current.set(run)
             try:
                 result = await run.call()
-                outcome = SUCCESS if result is None else success(result)
+                outcome = SUCCESS if result is None else run.succeeded(result)
             except asyncio.CancelledError as error:
                 outcome = runner.cancelled(run, error)
             except BaseException as error:
@@ -260,7 +260,7 @@ class Threads:
     def _call(run: Run) -> Outcome:
         current.set(run)
         try:
-            return success(run.call())
+            return run.succeeded(run.call())
         except BaseException as error:
             return failure(run, error)
         finally:

@@ -14,4 +14,4 @@ current: ContextVar[Run | None] = ContextVar("windlass_run", default=None)
 def is_running(task_id: int) -> bool:
     """Whether the caller is the handler of that task."""
     run = current.get()
-    return run is not None and run.task.id == task_id
+    return run is not None and run.is_of(task_id)

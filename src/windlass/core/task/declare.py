@@ -309,6 +309,11 @@ class Enqueue(Generic[P, R_co]):
             check_may_have_lanes(self._kind)
         return Enqueue(self._app, self._kind, how)
 
+    @property
+    def how(self) -> How:
+        """Its options."""
+        return self._how
+
     def _call(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> Call:
         return Call(args, kwargs, self._how.key)
 
@@ -324,6 +329,8 @@ class Enqueue(Generic[P, R_co]):
                 kind=name,
             )
         arguments = list(calls)
+        if self._kind.many is not None:
+            return self._with_keys([Call((item,), {}, None) for item in arguments], keys)
         for given in arguments:
             if type(given) is not dict and not isinstance(given, Mapping):
                 raise BadArgument(
@@ -331,14 +338,18 @@ class Enqueue(Generic[P, R_co]):
                     'write {"name": value, ...}',
                     kind=name,
                 )
+        return self._with_keys([Call((), given, None) for given in arguments], keys)
+
+    def _with_keys(self, calls: list[Call], keys: Iterable[str] | None) -> list[Call]:
+        name = self._kind.name
         if keys is None:
-            return [Call((), given, None) for given in arguments]
+            return calls
         named = [check_key(name, key) for key in keys]
-        if len(named) != len(arguments):
+        if len(named) != len(calls):
             raise BadInput(
-                f"kind {name!r}: {len(named)} keys for {len(arguments)} tasks; give one for each"
+                f"kind {name!r}: {len(named)} keys for {len(calls)} tasks; give one for each"
             )
-        return [Call((), given, key) for given, key in zip(arguments, named, strict=True)]
+        return [call._replace(key=key) for call, key in zip(calls, named, strict=True)]
 
 
 class Task(Enqueue[P, R_co]):

@@ -40,9 +40,11 @@ class MiddlewareContext:
 
     stage: Literal["enqueue", "run"]
     kind: str
-    # What is enqueued, each call with its args, kwargs and key; in a run the one call.
+    # What is enqueued, each call with its args, kwargs and key; in a run the one call, or those of
+    # a list.
     calls: tuple[Call, ...]
     # In a run: the task, or the range of a sweep's item; and the number of the attempt, from 1.
+    # None for a list.
     task_id: int | None = None
     attempt: int | None = None
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import wraps
-from typing import Any, Protocol, TypedDict, TypeVar, cast, get_type_hints, runtime_checkable
+from typing import Any, Protocol, TypeVar
 
 from windlass.core.meter import Meter
-from windlass.core.task.downstream import Downstream, DownstreamOption, given_downstreams
+from windlass.core.task.downstream import Downstream, given_downstreams
 from windlass.core.task.hook import Hooks
+from windlass.core.task.many import ManyTerms, item_function, many_terms
+from windlass.core.task.option import Options, Via
 from windlass.errors import (
     BadArgument,
     BadDeclaration,
@@ -20,7 +21,7 @@ from windlass.errors import (
     UnknownKind,
 )
 from windlass.value.breaker import BreakerTerms, parse_breaker
-from windlass.value.bucket import NO_LANE_TERMS, LaneFunction, LaneTerms, OnFailure, lane_terms
+from windlass.value.bucket import NO_LANE_TERMS, LaneTerms, lane_terms
 from windlass.value.calendar.window import Window, parse_window
 from windlass.value.cron import Schedule
 from windlass.value.duration import Duration, parse_duration
@@ -28,7 +29,7 @@ from windlass.value.outcome import Misfit
 from windlass.value.payload import Arguments, result_decoder
 from windlass.value.period import Period
 from windlass.value.rate import parse_rate
-from windlass.value.retry import Backoff, Retries, retry_policy
+from windlass.value.retry import retry_policy
 from windlass.value.task import (
     EVERYTHING,
     GROUP,
@@ -50,23 +51,6 @@ MOST_LOGS = 1_000
 CRON_KEY = "windlass:cron"
 # The kind of nodes that are templates: every worker serves it, whatever templates it has read.
 TEMPLATE = "windlass:template"
-
-
-@runtime_checkable
-class Via(Protocol):
-    """Where the handlers of a kind run, if not in the worker: `via=` of a declaration."""
-
-    @property
-    def name(self) -> str:
-        """What people call it: the name of the queue."""
-
-    @property
-    def address(self) -> str:
-        """Where it is, without a password."""
-
-    @property
-    def carried_by(self) -> str:
-        """The face whose loops carry the runs there."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,6 +96,8 @@ class Kind:
     lane: LaneTerms | None = None
     # Where its handlers run; None: in the worker.
     via: Via | None = None
+    # What it says about lists; None: its handler takes one call at a time.
+    many: ManyTerms | None = None
 
     @property
     def faces(self) -> set[str]:
@@ -156,149 +142,6 @@ class Kind:
         return self.terms.period
 
 
-class CommonOptions(TypedDict, total=False):
-    """The options that every kind has. `Options` has their defaults."""
-
-    name: str | None
-    timeout: Duration | None
-    max_lost: int
-    window: str | Window | None
-    breaker: str | None
-    late_after: Duration | None
-    downstream: DownstreamOption
-    group: str | None
-    via: Via | None
-
-
-class PromiseOptions(TypedDict, total=False):
-    """The option of kinds that promise to be done in time."""
-
-    within: Duration | None
-
-
-class RetryOptions(TypedDict, total=False):
-    """The options of kinds whose runs are retried."""
-
-    retries: Retries | None
-    backoff: Backoff
-
-
-class SpeedOptions(TypedDict, total=False):
-    """The options of kinds with many rows."""
-
-    concurrency: int | None
-    total_concurrency: int | None
-    rate: str | None
-
-
-class LaneOptions(TypedDict, total=False):
-    """The options of kinds whose rows run in lanes."""
-
-    lane: LaneFunction | None
-    per_lane: int
-    on_failure: OnFailure
-    fair: bool
-
-
-# Why other declarations refuse the options of lanes.
-NO_LANES = dict.fromkeys(
-    LaneOptions.__annotations__, "only tasks have lanes, because their rows run once and then end"
-)
-
-
-class TaskOptions(
-    CommonOptions, PromiseOptions, RetryOptions, SpeedOptions, LaneOptions, total=False
-):
-    """The options of a task."""
-
-    priority: int
-    keep: Duration | None
-    keep_failed: Duration | None
-    finish_timeout: Duration
-    logs: int
-
-
-class CronOptions(CommonOptions, PromiseOptions, RetryOptions, total=False):
-    """The options of a cron, beside its schedule."""
-
-    priority: int
-    finish_timeout: Duration
-    logs: int
-
-
-@dataclass(frozen=True)
-class Options:
-    """The options of a declaration, as the user wrote them."""
-
-    name: str | None = None
-    retries: Retries | None = None
-    backoff: Backoff = "2s"
-    timeout: Duration | None = None
-    concurrency: int | None = None
-    rate: str | None = None
-    priority: int = 0
-    keep: Duration | None = None
-    keep_failed: Duration | None = None
-    max_lost: int = 3
-    finish_timeout: Duration = "5s"
-    window: str | Window | None = None
-    breaker: str | None = None
-    late_after: Duration | None = None
-    group: str | None = None
-    within: Duration | None = None
-    downstream: DownstreamOption = None
-    total_concurrency: int | None = None
-    logs: int = 0
-    lane: LaneFunction | None = None
-    per_lane: int = 1
-    on_failure: OnFailure = "hold"
-    fair: bool = False
-    via: Via | None = None
-    schedule: Schedule | None = None
-    period: Period | None = None
-    face: str = "task"
-    face_terms: Any = None
-    has_rows: bool = True
-    hands_over: bool = False
-    # Raises if the face cannot call a handler with these parameters.
-    check: Callable[[str, Arguments], None] | None = None
-
-
-def takes(options: type, *, refused: Mapping[str, str] | None = None) -> Callable[[F], F]:
-    """Show the names in `options` in the signature of a method, and refuse all other keywords.
-
-    `refused` has options of other kinds, and what to write instead.
-    """
-
-    def decorate(method: F) -> F:
-        given = inspect.signature(method)
-        named = [each for each in given.parameters.values() if each.kind is not each.VAR_KEYWORD]
-        listed = [
-            inspect.Parameter(
-                name,
-                inspect.Parameter.KEYWORD_ONLY,
-                default=getattr(Options, name),
-                annotation=annotation,
-            )
-            for name, annotation in get_type_hints(options).items()
-        ]
-        signature = given.replace(parameters=[*named, *listed])
-
-        @wraps(method)
-        def checked(*args: object, **kwargs: object) -> object:
-            for option, cure in (refused or {}).items():
-                if option in kwargs:
-                    given = f"{option}={kwargs[option]!r}"
-                    raise BadDeclaration(f"{method.__name__}: {given} is not an option; {cure}")
-            signature.bind(*args, **kwargs)
-            return method(*args, **kwargs)
-
-        cast(Any, checked).__signature__ = signature
-        return cast(F, checked)
-
-    return decorate
-
-
 def make_kind(function: Callable[..., Any], options: Options) -> Kind:
     """The kind of `function`; an error names the wrong option."""
     if not callable(function) or not hasattr(function, "__name__"):
@@ -307,7 +150,18 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
     check_runs(name, function)
     check_kind_name(name)
     what = f"kind {name!r}"
-    arguments = Arguments(name, function)
+    max_lost = positive(options.max_lost, f"{what}: max_lost") or 1
+    many = many_terms(
+        name,
+        options.many,
+        options.wait,
+        via=options.via,
+        logs=options.logs,
+        max_lost=max_lost,
+    )
+    # What one task is: with many, an item of the list.
+    called = function if many is None else item_function(name, function)
+    arguments = Arguments(name, called)
     if options.has_rows:
         arguments.check_storable()
     if options.schedule is not None:
@@ -329,13 +183,13 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         function=function,
         is_async=inspect.iscoroutinefunction(function),
         arguments=arguments,
-        decode_result=result_decoder(function),
+        decode_result=result_decoder(called),
         terms=terms,
         timeout=optional_duration(options.timeout, f"{what}: timeout"),
         concurrency=positive(options.concurrency, f"{what}: concurrency"),
         rate=_optional(parse_rate, options.rate, f"{what}: rate"),
         priority=check_priority(name, options.priority),
-        max_lost=positive(options.max_lost, f"{what}: max_lost") or 1,
+        max_lost=max_lost,
         finish_timeout=parse_duration(options.finish_timeout, what=f"{what}: finish_timeout"),
         window=_optional(parse_window, options.window, f"{what}: window"),
         breaker=_optional(parse_breaker, options.breaker, f"{what}: breaker"),
@@ -358,6 +212,7 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
             fair=options.fair,
         ),
         via=_via(name, options.via),
+        many=many,
     )
 
 

@@ -9,6 +9,7 @@ stands for it, and its nodes are children of that one. Items of a sweep have a s
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from functools import partial
 from importlib.metadata import version
 from threading import Lock
@@ -63,6 +64,8 @@ OUTCOMES: dict[type[Any], str] = {
 }
 # The run was stopped: by its worker, which leaves, or because its task was cancelled or taken over.
 STOPPED = "stopped"
+# How many callers of a list are linked to; OpenTelemetry keeps as many.
+MOST_LINKS = 128
 
 
 def make_recorder(tracers: object, meters: object) -> Recorder:
@@ -94,7 +97,14 @@ class Recorder:
     ) -> Processing:
         """Around the run of a task, or of one item of a sweep."""
         facts = partial(_item_facts if is_item else _task_facts, task, key)
-        return Processing(self, kind, facts, payload=task.payload)
+        return Processing(self, kind, facts, payloads=(task.payload,))
+
+    def together(self, kind: str, tasks: Sequence[Claimed]) -> Processing:
+        """Around the call of a handler with a list: a trace of its own, linked to each caller's."""
+        if len(tasks) == 1:
+            return self.process(kind, tasks[0], key=tasks[0].task_key)
+        payloads = tuple(task.payload for task in tasks)
+        return Processing(self, kind, partial(_list_facts, tasks), payloads=payloads)
 
     def page(self, kind: str, task: Claimed, *, rows: int, runs: int) -> PageSpan | None:
         """Around all items of one page of a sweep; None if nothing is traced."""
@@ -188,14 +198,16 @@ class Sending(Block):
 class Processing(Block):
     """The run of a task."""
 
-    __slots__ = ("_cause", "_facts", "_kind", "_outcome", "_payload", "_recorder", "_since")
+    __slots__ = ("_cause", "_facts", "_kind", "_outcome", "_payloads", "_recorder", "_since")
 
-    def __init__(self, recorder: Recorder, kind: str, facts: Any, *, payload: str = "") -> None:
+    def __init__(
+        self, recorder: Recorder, kind: str, facts: Any, *, payloads: Sequence[str] = ()
+    ) -> None:
         super().__init__(None if recorder.tracer is None else partial(self._start, recorder.tracer))
         self._recorder = recorder
         self._kind = kind
         self._facts = facts
-        self._payload = payload
+        self._payloads = payloads
         self._outcome: Outcome | None = None
         self._cause: BaseException | None = None
         self._since = time.perf_counter()
@@ -206,21 +218,25 @@ class Processing(Block):
 
     def _start(self, tracer: Tracer) -> tuple[Span, Context | None]:
         facts = _base(self._kind, names.PROCESS, names.PROCESS) | self._facts()
-        carrier, parent, links = trace_of(self._payload), Context(), []
-        if carrier:
+        parent, links = Context(), dict[int, Link]()
+        for payload in self._payloads:
+            carrier = trace_of(payload)
+            if not carrier or len(links) == MOST_LINKS:
+                continue
             came = propagate.extract(carrier, Context())
             sent = get_current_span(came).get_span_context()
             if sent.is_valid:
-                links.append(Link(sent))
+                links[sent.span_id] = Link(sent)
             # Without its span, what else the caller's context has still reaches the handler.
             is_many = MANY in carrier
-            parent = set_span_in_context(INVALID_SPAN, came) if is_many else came
+            if len(self._payloads) == 1:
+                parent = set_span_in_context(INVALID_SPAN, came) if is_many else came
         span = tracer.start_span(
             f"{names.PROCESS} {self._kind}",
             context=parent,
             kind=SpanKind.CONSUMER,
             attributes=facts,
-            links=links,
+            links=list(links.values()),
         )
         return span, parent
 
@@ -362,6 +378,10 @@ def _task_facts(task: Claimed, key: str | None) -> dict[str, str | int | float |
     if task.flow_id is not None:
         facts[names.FLOW_RUN] = task.flow_id
     return facts
+
+
+def _list_facts(tasks: Sequence[Claimed]) -> dict[str, str | int | float | bool]:
+    return {names.MESSAGE_COUNT: len(tasks), names.CLIENT_ID: str(tasks[0].worker)}
 
 
 def _item_facts(task: Claimed, key: str | None) -> dict[str, str | int | float | bool]:

@@ -19,12 +19,12 @@ from windlass.core.task.declare import How, OnConflict, OnPast
 from windlass.core.task.hook import MiddlewareContext, acall_through, call_through
 from windlass.core.task.kind import (
     Kind,
-    Options,
     Registry,
     check_no_required_arguments,
     make_kind,
     optional_duration,
 )
+from windlass.core.task.option import Options
 from windlass.core.task.store import task
 from windlass.core.trace.provider import sending_of
 from windlass.database.connection import is_async, on_its_thread

@@ -16,7 +16,8 @@ import msgspec
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.current import current
-from windlass.core.task.kind import TEMPLATE, Kind, Options, Registry, check_kind_name, make_kind
+from windlass.core.task.kind import TEMPLATE, Kind, Registry, check_kind_name, make_kind
+from windlass.core.task.option import Options
 from windlass.errors import BadArgument, BadFlow, UnknownFlow
 from windlass.flow.declare import (
     Argument,

@@ -8,7 +8,8 @@ the timeout of the present try is over does nothing.
 from __future__ import annotations
 
 from windlass.clock import SECOND
-from windlass.core.task.kind import Kind, Options, make_kind
+from windlass.core.task.kind import Kind, make_kind
+from windlass.core.task.option import Options
 from windlass.errors import UnknownFlow
 from windlass.flow.model.node import TIMEOUT
 from windlass.flow.operate.run import FlowRun, RunFinder

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from windlass.clock import Clock, to_datetime
-from windlass.core.task.kind import Kind, Options, make_kind
+from windlass.core.task.kind import Kind, make_kind
+from windlass.core.task.option import Options
 from windlass.database.database import Database
 from windlass.errors import DatabaseUnavailable, Snooze
 from windlass.ledger.engine.execute import RequestExecutor

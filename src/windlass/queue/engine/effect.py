@@ -11,7 +11,8 @@ from itertools import count
 from typing import Any
 
 from windlass import telemetry
-from windlass.core.run.ready import Keeper, KindLoad, Run
+from windlass.core.run.contract import Keeper
+from windlass.core.run.ready import KindLoad, Run
 from windlass.core.task.current import current
 from windlass.core.task.kind import Given
 from windlass.database.connection import Connection

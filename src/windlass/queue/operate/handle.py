@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.route import Router
-from windlass.core.task.kind import Kind, Registry, make_kind, takes
+from windlass.core.task.kind import Kind, Registry, make_kind
+from windlass.core.task.option import takes
 from windlass.database.connection import is_async, on_its_thread
 from windlass.errors import BadDeclaration, BadInput
 from windlass.queue.broker import check_installed

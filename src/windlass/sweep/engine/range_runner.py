@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from msgspec.structs import replace
 
 from windlass.clock import Clock
-from windlass.core.run.ready import Keeper, KindLoad, Run, State
+from windlass.core.run.contract import Keeper
+from windlass.core.run.ready import KindLoad, Run, State
 from windlass.core.task.kind import Given
 from windlass.source.contract import Key, decoded, encode_key, shown
 from windlass.sweep.engine.reader import Reading, ReadRequest, Row, known_by

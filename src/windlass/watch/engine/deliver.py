@@ -17,7 +17,8 @@ from windlass.core.run.context import RunContext, current_run
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import How
-from windlass.core.task.kind import Kind, Options, make_kind
+from windlass.core.task.kind import Kind, make_kind
+from windlass.core.task.option import Options
 from windlass.errors import Cancel, DatabaseUnavailable, Undelivered
 from windlass.value.duration import format_duration
 from windlass.value.task import Call

@@ -8,7 +8,8 @@ from itertools import count
 import msgspec
 
 from windlass.clock import SECOND
-from windlass.core.run.ready import Keeper, KindLoad, Run
+from windlass.core.run.contract import Keeper
+from windlass.core.run.ready import KindLoad, Run
 from windlass.core.task.kind import Given
 from windlass.errors import BadArgument, Snooze
 from windlass.queue.model.carrier import Parcel, RunReply

@@ -34,7 +34,8 @@ from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import keep_alert, resolve
 from windlass.core.face import FaceLoop, Workplace
 from windlass.core.run.ready import ReadyQueue, Run, State, failure
-from windlass.core.task.kind import Kind, Via
+from windlass.core.task.kind import Kind
+from windlass.core.task.option import Via
 from windlass.database.connection import Connection
 from windlass.errors import BrokerUnavailable
 from windlass.queue.engine.carrier.outstanding import Carriage, Outstanding

@@ -1,0 +1,1 @@
+"""Lists: rows that one call of a handler takes together."""
