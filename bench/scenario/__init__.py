@@ -42,6 +42,7 @@ SCENARIOS = (
     Scenario("takeover", "bench.scenario.takeover", ("postgresql",)),
     Scenario("helping", "bench.scenario.helping", ("postgresql", "mariadb", "mysql")),
     Scenario("ledger", "bench.scenario.ledger", ("postgresql", "mariadb", "mysql")),
+    Scenario("sync", "bench.scenario.sync", ("postgresql", "mariadb", "mysql")),
     Scenario("console", "bench.scenario.console", ("postgresql",)),
     Scenario("memory", "bench.scenario.memory", ("postgresql",)),
 )
