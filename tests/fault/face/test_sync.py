@@ -42,7 +42,7 @@ class Firm:
         with path.open("w") as file:
             numbers = (str(begin), str(SALES), "5")
             process = self.start("examples.sync.sell", name, *numbers, stdout=file)
-        return process, lambda: int(([str(begin)] + path.read_text().split("\n")[:-1])[-1])
+        return process, lambda: int([str(begin), *path.read_text().split("\n")[:-1]][-1])
 
 
 @pytest.fixture
