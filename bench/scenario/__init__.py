@@ -47,6 +47,7 @@ SCENARIOS = (
         "bench.scenario.ledger_processes",
         ("postgresql", "mariadb", "mysql"),
     ),
+    Scenario("sync", "bench.scenario.sync", ("postgresql", "mariadb", "mysql")),
     Scenario("console", "bench.scenario.console", ("postgresql",)),
     Scenario("memory", "bench.scenario.memory", ("postgresql",)),
 )

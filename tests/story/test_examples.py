@@ -39,6 +39,10 @@ STORIES = {
         r"all 200 were packed [\d.]+ s later, none is missing",
         "left with 0",
     ],
+    "sync": [
+        "a seller was killed after 200 sales",
+        "all 1,200 sales are in the book, each once",
+    ],
     "cancel_order": ["order-7 is sold", "run [0-9]+ undoes order-7"],
 }
 
