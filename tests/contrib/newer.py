@@ -1,7 +1,7 @@
 """Django 6 and the Python that it needs: an environment in a cache, made once.
 
-Its packages are those of requirements/django.txt. Beside them is the source of that Django, whose own
-tests of task backends are run; nothing of it is in this repository.
+Its packages are those of requirements/django.txt. Beside them is the source of that Django, whose
+own tests of task backends are run; nothing of it is in this repository.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""`examples/django`: a whole project with its commands, its own tests, its worker and its server."""
+"""`examples/django`: a whole project with its commands, own tests, worker and server."""
 
 import json
 import os
@@ -85,7 +85,10 @@ def test_a_project_takes_orders_runs_their_tasks_and_shows_them_to_the_staff(
     project.manage("check", "--database", "default", "--fail-level", "WARNING")
     assert "No changes" in project.manage("makemigrations", "--check", "--dry-run")
     project.manage("createsuperuser", "--noinput", "--username=ada", "--email=ada@example.com")
-    with project.worker(), project.server("wsgi" if database_engine == "sqlite" else "asgi") as shop:
+    with (
+        project.worker(),
+        project.server("wsgi" if database_engine == "sqlite" else "asgi") as shop,
+    ):
         taken = shop.post("/orders/order-7")
         assert taken.status_code == 201, taken.text
         assert shop.post("/orders/bad-8").status_code == 409

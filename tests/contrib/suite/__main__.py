@@ -60,7 +60,7 @@ def main(folder: str) -> None:
         runner.teardown_databases(old)
     problems = [str(test) for test, _ in (*result.failures, *result.errors)]
     skipped = [str(test) for test, _ in result.skipped]
-    print(json.dumps({"run": result.testsRun, "problems": problems, "skipped": skipped}))
+    sys.stdout.write(json.dumps({"run": result.testsRun, "problems": problems, "skipped": skipped}))
 
 
 def end_sessions():

@@ -109,7 +109,7 @@ class WindlassBackend(BaseTaskBackend):
 
     def _result_of(self, row: Any) -> Any:
         execution = Execution.of(row.kind, row.payload)
-        errors = Failure.objects.using(row._state.db).filter(task_id=row.id)
+        errors = Failure.objects.using(the_app().alias).filter(task_id=row.id)
         failures = list(errors.order_by("id"))
         status = Status(row.status)
         result = execution.result(
