@@ -11,8 +11,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.contrib.newer import django_six
 from tests.spawn import Spawned, run_forked
+from tests.story.newer import django_six
 from tests.story.served import served
 from tests.tidy.source import ROOT
 from tests.wait import eventually

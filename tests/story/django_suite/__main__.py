@@ -1,4 +1,4 @@
-"""`python -m tests.contrib.suite FOLDER`: runs the tests of tasks below Django's folder `tests`.
+"""`python -m tests.story.django_suite FOLDER`: runs the tests of tasks in Django's `tests`.
 
 The last line that it writes is JSON: how many tests ran, and which did not pass.
 """
@@ -28,7 +28,7 @@ MODULES = ("test_tasks", "test_dummy_backend", "test_immediate_backend", "test_c
 
 def main(folder: str) -> None:
     sys.path.insert(0, folder)
-    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.contrib.suite.settings"
+    os.environ["DJANGO_SETTINGS_MODULE"] = "tests.story.django_suite.settings"
     # Some async tests look at the results of a backend in memory without awaiting that.
     os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "1"
     import django
@@ -37,7 +37,7 @@ def main(folder: str) -> None:
     from django.tasks.backends import dummy, immediate
     from django.test.runner import DiscoverRunner
 
-    from tests.contrib.suite.backend import RunningBackend, StoringBackend
+    from tests.story.django_suite.backend import RunningBackend, StoringBackend
 
     dummy.DummyBackend, immediate.ImmediateBackend = StoringBackend, RunningBackend
     runner = DiscoverRunner(verbosity=0, interactive=False)

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.contrib.newer import django_six, own_tests
+from tests.story.newer import django_six, own_tests
 from tests.tidy.source import ROOT
 
 
@@ -18,7 +18,7 @@ def test_the_tests_of_django_pass_that_no_backend_with_a_database_must_fail(
     url = request.getfixturevalue("postgresql_url") if engine == "postgresql" else ""
 
     result = subprocess.run(
-        [environment / "bin" / "python", "-m", "tests.contrib.suite", own_tests(environment)],
+        [environment / "bin" / "python", "-m", "tests.story.django_suite", own_tests(environment)],
         cwd=tmp_path,
         env={
             **os.environ,
