@@ -1,6 +1,6 @@
 """Orders come in over HTTP; each is confirmed by a task that is committed with it.
 
-    uvicorn examples.fastapi.shop:api
+uvicorn examples.fastapi.shop:api
 """
 
 import os

@@ -1,6 +1,6 @@
 """Orders come in over HTTP; each is confirmed by a task that is committed with it.
 
-    flask --app examples.flask.shop:shop run
+flask --app examples.flask.shop:shop run
 """
 
 import os

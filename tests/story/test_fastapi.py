@@ -46,7 +46,9 @@ def test_orders_and_their_tasks_are_committed_together_and_run_in_the_same_proce
     )
     assert paused.status_code == 200, paused.text
     app = App(database_url)
-    assert [(entry.who, entry.via) for entry in app.database.read(_log)] == [("ada", "console proxy")]
+    assert [(entry.who, entry.via) for entry in app.database.read(_log)] == [
+        ("ada", "console proxy")
+    ]
     app.close()
 
 

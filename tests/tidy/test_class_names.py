@@ -8,7 +8,11 @@ from tests.tidy.source import name_of, python_files, tree_of
 # Each of these is public under one of its meanings, and the other has no better word.
 TWICE = {
     "Clock": "what time it is; and `windlass.testing.Clock`, which tests move",
+    "Command": "a job that is a command; and what Django calls a command of manage.py",
     "Failed": "how a run ended; and `windlass.Failed`, how a job elsewhere ended",
+    "Migration": "one that was made here; and what Django calls one of its own",
+    "Task": "a declared task; and its row, as the admin of Django lists it",
+    "Worker": "what runs tasks; and its row, as the admin of Django lists it",
 }
 
 

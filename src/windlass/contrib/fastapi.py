@@ -13,7 +13,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from windlass.contrib.console import Asgi, ConsoleUser, Hosted, check_user
 from windlass.contrib.join import Joined
@@ -29,7 +29,7 @@ __all__ = ["ConsoleUser", "Joined", "console", "console_router", "join", "lifesp
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
 # Given the request, who the user is; None: somebody who may not see the console.
-UserOf = Callable[[Any], "ConsoleUser | None | Awaitable[ConsoleUser | None]"]
+UserOf = Callable[[Any], "ConsoleUser | Awaitable[ConsoleUser | None] | None"]
 
 METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -82,9 +82,10 @@ def join(session: Callable[..., Any]) -> Callable[..., Awaitable[Joined]]:
     """
     from fastapi import Depends
 
-    async def joined(session: Any = Depends(session)) -> Joined:
+    async def joined(session: Any) -> Joined:
         return Joined(session)
 
+    joined.__annotations__["session"] = Annotated[Any, Depends(session)]
     return joined
 
 
@@ -109,8 +110,8 @@ def console_router(app: App, *, user: Callable[..., Any], read_only: bool = Fals
         async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
             await hosted.serve((scope, receive, send), root=self._root, user=self._known)
 
-    async def serve(request: Any, rest: str, user: Any = Depends(user)) -> Response:
-        known = check_user(user)
+    async def serve(request: Any, rest: str, known: Any) -> Response:
+        known = check_user(known)
         if known is None:
             raise HTTPException(403, "you may not see the console")
         path = str(request.scope["path"])
@@ -119,7 +120,8 @@ def console_router(app: App, *, user: Callable[..., Any], read_only: bool = Fals
     async def begin(request: Any) -> Response:
         return Response(status_code=307, headers={"location": f"{request.url.path}/"})
 
-    # With postponed annotations FastAPI would look for `Request` in the module.
+    # With postponed annotations FastAPI would look for these names in the module.
+    serve.__annotations__["known"] = Annotated[Any, Depends(user)]
     for function in (serve, begin):
         function.__annotations__["request"] = Request
     router.add_api_route("/{rest:path}", serve, methods=METHODS, response_model=None)

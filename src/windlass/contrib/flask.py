@@ -1,8 +1,8 @@
 """Windlass in Flask: a worker beside the application, sessions, the console.
 
-    Windlass(app, worker=True).init_app(flask_app)
-    flask_app.register_blueprint(console(app, user=current_admin), url_prefix="/windlass")
-    join(db.session)(send_mail, key="order-7").enqueue(...)
+Windlass(app, worker=True).init_app(flask_app)
+flask_app.register_blueprint(console(app, user=current_admin), url_prefix="/windlass")
+join(db.session)(send_mail, key="order-7").enqueue(...)
 """
 
 from __future__ import annotations
@@ -109,7 +109,10 @@ def console(
 
         answered = bridge.call(answer, scope, request.get_data())
         return Response(
-            answered.chunks(), answered.start.status, answered.start.headers, direct_passthrough=True
+            answered.chunks(),
+            answered.start.status,
+            answered.start.headers,
+            direct_passthrough=True,
         )
 
     return blueprint

@@ -83,7 +83,7 @@ class WorkerThread:
         self._wait_seconds = grace_seconds + LEAVE_SECONDS
         self._kept: KeptWorker | None = None
         self._thread: threading.Thread | None = None
-        watch_forks(self)
+        watch_forks(self, last=True)
         # `atexit` comes too late: no thread pool takes work any more, and leaving needs one.
         register = vars(threading).get("_register_atexit", atexit.register)
         register(self.stop)

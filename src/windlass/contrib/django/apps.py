@@ -33,5 +33,3 @@ class WindlassConfig(AppConfig):
         post_migrate.connect(after_migrate, sender=self, dispatch_uid="windlass")
         for name in modules:
             autodiscover_modules(name)
-
-

@@ -9,6 +9,7 @@ that the setting `MODULES` names, and find the functions there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
@@ -29,7 +30,6 @@ from windlass.contrib.django.framework import (
     task_enqueued,
 )
 from windlass.contrib.django.models import Failure, Task
-from windlass.contrib.django.trace import exception_path
 from windlass.errors import BadDeclaration, WindlassError
 from windlass.value.status import Status
 
@@ -45,6 +45,8 @@ STATES = {
 # A result can be asked for so long.
 KEEP = "1d"
 UNKNOWN_WORKER = "unknown"
+# The line of a traceback that names the class of the error.
+ERROR = re.compile(r"^(?P<path>[A-Za-z_][\w.]*)(?::|$)")
 
 
 class WindlassBackend(BaseTaskBackend):
@@ -109,7 +111,7 @@ class WindlassBackend(BaseTaskBackend):
 
     def _result_of(self, row: Any) -> Any:
         execution = Execution.of(row.kind, row.payload)
-        errors = Failure.objects.using(row._state.db).filter(task_id=row.id)
+        errors = Failure.objects.using(the_app().alias).filter(task_id=row.id)
         failures = list(errors.order_by("id"))
         status = Status(row.status)
         result = execution.result(
@@ -169,3 +171,21 @@ def _workers(row: Any, failures: Sequence[Any]) -> list[str]:
         found.append(str(row.worker))
     missing = row.attempt - len(found)
     return [UNKNOWN_WORKER] * missing + found if missing > 0 else found
+
+
+def exception_path(trace: str) -> str:
+    """The path of the class of the last error in a traceback: `builtins.ValueError`."""
+    for line in reversed(_last_part(trace).splitlines()):
+        if (found := ERROR.match(line)) is not None:
+            path = found["path"]
+            return path if "." in path else f"builtins.{path}"
+    return "builtins.Exception"
+
+
+def _last_part(trace: str) -> str:
+    """From the last frame on: the message of an error may have many lines."""
+    lines = trace.splitlines()
+    frames = [number for number, line in enumerate(lines) if line.startswith("  ")]
+    first = frames[-1] + 1 if frames else 0
+    # The first line below the frames names the class.
+    return "\n".join(lines[first : first + 1]) or trace

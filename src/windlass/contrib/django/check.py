@@ -6,7 +6,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from django.core.checks import CheckMessage, Error, Warning
+from django.core import checks
+from django.core.checks import CheckMessage, Error
 from django.db import connections
 from django.utils.module_loading import import_string
 
@@ -49,7 +50,7 @@ def _check_sqlite(settings: Settings) -> list[CheckMessage]:
     found: list[CheckMessage] = []
     if given["OPTIONS"].get("transaction_mode") != "IMMEDIATE":
         found.append(
-            Warning(
+            checks.Warning(
                 f"DATABASES[{alias!r}] begins transactions without a lock: two that write at once "
                 'fail with "database is locked"',
                 hint='Set "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20}.',
@@ -58,7 +59,7 @@ def _check_sqlite(settings: Settings) -> list[CheckMessage]:
         )
     if is_in_memory(str(given.get("TEST", {}).get("NAME") or ":memory:")):
         found.append(
-            Warning(
+            checks.Warning(
                 f"tests of DATABASES[{alias!r}] run in memory, where Windlass sees no table",
                 hint='Set "TEST": {"NAME": BASE_DIR / "test.sqlite3"}.',
                 id="windlass.W002",
@@ -81,4 +82,4 @@ def check_database(*, databases: Sequence[str] | None = None, **_: Any) -> list[
         return []
     how = "migrate" if app.django.tables == "django" else "windlass migrate"
     text = "the tables of Windlass are missing, or older than its code"
-    return [Warning(text, hint=f"Run manage.py {how}.", id="windlass.W003")]
+    return [checks.Warning(text, hint=f"Run manage.py {how}.", id="windlass.W003")]

@@ -16,8 +16,10 @@ from windlass.value.status import Status
 class Document(models.TextField):
     """A column with JSON, decoded."""
 
-    def from_db_value(self, value: Any, *_: Any) -> Any:
-        return json.loads(value) if isinstance(value, str | bytes) else value
+    def from_db_value(self, value: Any, _expression: object, connection: Any) -> Any:
+        # The driver of PostgreSQL decodes it.
+        is_text = connection.vendor != "postgresql" and value is not None
+        return json.loads(value) if is_text else value
 
 
 class Task(models.Model):

@@ -8,8 +8,8 @@ from typing import Any
 
 from django.db import connections
 
-from windlass.contrib.django.project import DjangoApp
 from windlass.contrib.django.begin import the_app
+from windlass.contrib.django.project import DjangoApp
 
 
 def make_tables(alias: str) -> bool:

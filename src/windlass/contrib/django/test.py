@@ -83,7 +83,7 @@ class WindlassMixin:
             if count > MOST_RUNS:
                 raise AssertionError(f"{MOST_RUNS:,} tasks have run, and there are more")
             result = _call(app.registry.get(row.kind), row)
-            Task.objects.using(row._state.db).filter(pk=row.pk).update(
+            Task.objects.using(app.alias).filter(pk=row.pk).update(
                 status=Status.SUCCEEDED,
                 attempt=row.attempt + 1,
                 worker=0,

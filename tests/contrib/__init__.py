@@ -1,0 +1,1 @@
+"""Web frameworks: what helps in Django, FastAPI, Starlette and Flask."""

@@ -1,0 +1,1 @@
+"""Django's own tests of task backends, run with the backend of Windlass."""
