@@ -179,17 +179,13 @@ async def test_awaited_and_in_one_group_with_others(ordered):
 @pytest.mark.everywhere
 def test_it_joins_the_transaction_of_the_caller(ordered, database_url):
     engine = create_engine(normalise(database_url))
-    with pytest.raises(ZeroDivisionError), engine.begin() as connection:
-        ordered.exchange(
-            "order-7", "exchange-1", back={"bolt": 1}, out={"nut": 1}, conn=connection
-        )
-        raise ZeroDivisionError
+    with engine.connect() as connection, connection.begin() as transaction:
+        ordered.exchange("order-7", "exchange-1", back={"bolt": 1}, out={"nut": 1}, conn=connection)
+        transaction.rollback()
     assert available(ordered) == {"bolt": 8, "nut": 3}
 
     with engine.begin() as connection:
-        ordered.exchange(
-            "order-7", "exchange-1", back={"bolt": 1}, out={"nut": 1}, conn=connection
-        )
+        ordered.exchange("order-7", "exchange-1", back={"bolt": 1}, out={"nut": 1}, conn=connection)
         ordered.give_back("order-7", "return-1", {"nut": 1}, conn=connection)
 
     engine.dispose()
@@ -263,9 +259,7 @@ def test_exchanges_of_many_threads_never_move_more_than_there_is(ledger, databas
         rival.close()
 
     bolt, nut = (ledger.stock(sku) for sku in ("bolt", "nut"))
-    exchanged = sum(
-        answer == "done" for number, answer in enumerate(answers) if number % 8 != 7
-    )
+    exchanged = sum(answer == "done" for number, answer in enumerate(answers) if number % 8 != 7)
     back = sum(answer == "done" for number, answer in enumerate(answers) if number % 8 == 7)
     assert set(answers) <= {"done", "OverReturn", "OutOfStock"}
     assert 5 <= exchanged <= 8
@@ -337,7 +331,7 @@ def test_an_exchange_that_is_killed_anywhere_and_made_again_has_one_effect(ledge
         ),
         (
             """update windlass_stock_return set body = '{"lines":{"bolt":1},"out":{"nut":2}}'""",
-            "deduction 'order-7': its body is not as its lines are: sku 'nut' is missing, it was -1",
+            "'order-7': its body is not as its lines are: sku 'nut' is missing, it was -1",
         ),
     ],
 )

@@ -406,7 +406,8 @@ class Book:
 
 
 def _failed_before(
-    row: DeductionRow | ReturnRow | ReceiptRow, request: Deduct | GiveBack | Exchange | Restock | Adjust
+    row: DeductionRow | ReturnRow | ReceiptRow,
+    request: Deduct | GiveBack | Exchange | Restock | Adjust,
 ) -> Conflict | Refusal | None:
     """Why the id of `row` cannot be used for this request; None if the row is its answer."""
     if row.body is None:

@@ -440,9 +440,7 @@ def difference(before: str, after: str) -> str:
     return "; ".join(found[:5]) + (f"; and {more} more" if more > 0 else "")
 
 
-def _different_lines(
-    what: str, old: Mapping[str, int], new: Mapping[str, int]
-) -> Iterable[str]:
+def _different_lines(what: str, old: Mapping[str, int], new: Mapping[str, int]) -> Iterable[str]:
     for sku in sorted({*old, *new}):
         was, now = old.get(sku), new.get(sku)
         if was is None:
