@@ -27,6 +27,7 @@ ACTS: dict[str, Callable[[Ledger], object]] = {
     "adjust": lambda ledger: ledger.adjust("new", {"sku-7": 1, "sku-9": -1}),
     "deduct": lambda ledger: ledger.deduct("new", {"sku-7": 1, "sku-9": 1}),
     "give_back": lambda ledger: ledger.give_back("id-7", "new", {"sku-7": 1}),
+    "exchange": lambda ledger: ledger.exchange("id-8", "new", back={"sku-8": 1}, out={"sku-9": 1}),
     "void": lambda ledger: ledger.void("id-9"),
     "confirm": lambda ledger: ledger.confirm("id-11"),
     "stock": lambda ledger: (ledger.stock("sku-7"), ledger.stocks(["sku-7", "sku-9"])),

@@ -129,6 +129,7 @@ MODULES = {
     "windlass.external": {"Command", "HttpJob"},
     "windlass.ledger": {
         "Audit",
+        "BalanceLimit",
         "Confirmation",
         "Deduction",
         "DeductionLine",

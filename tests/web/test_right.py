@@ -22,6 +22,7 @@ FOR_PRODUCERS_TOO = {
     ("post", "/api/ledger/adjustments"),
     ("post", "/api/ledger/deductions"),
     ("post", "/api/ledger/deductions/{id}/returns"),
+    ("post", "/api/ledger/deductions/{id}/exchanges"),
     ("post", "/api/ledger/deductions/{id}/void"),
     ("post", "/api/ledger/deductions/{id}/confirm"),
 }

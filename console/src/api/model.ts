@@ -73,6 +73,11 @@ export interface AuditEntry {
   about: string | null; detail: string | null; ok: boolean | null; outcome: string | null;
 }
 
+/** A deduction was refused: a sum of the ledger would become too large. */
+export interface BalanceLimitRefusal {
+  error: "BalanceLimit"; sku: string; wanted: number; room: number;
+}
+
 /** How many items were last visited this long ago; the last bar has no end. */
 export interface Bar {
   from_seconds: number; to_seconds: number | null; count: number; is_late: boolean;
@@ -160,7 +165,8 @@ export interface DeclaredView {
 export interface Deduction {
   id: string; status: "held" | "deducted" | "refused" | "voided" | "lapsed";
   lines: readonly DeductionLine[]; created_at: string; hold_until: string | null;
-  confirmed_at: string | null; refusal: OutOfStockRefusal | UnknownSkuRefusal | null;
+  confirmed_at: string | null;
+  refusal: OutOfStockRefusal | UnknownSkuRefusal | BalanceLimitRefusal | null;
 }
 
 /** A deduction; with a hold, such as "15m", it comes back unless it is confirmed. */
@@ -192,6 +198,11 @@ export interface DownstreamView {
 export interface Entry {
   id: number; sku: string; quantity: number; movement: Movement; reference: string;
   return_id: string | null; created_at: string;
+}
+
+/** What comes back, and what goes out for it, under an id that the caller chooses. */
+export interface ExchangeBody {
+  id: string; back: readonly LineBody[]; out: readonly LineBody[];
 }
 
 /** A graph as text. */
@@ -392,11 +403,11 @@ export interface ListedEntry {
   return_id: string | null; created_at: string; balance: number | null;
 }
 
-/** A return with its first lines; with a `refusal` nothing came back. */
+/** A return with its first lines; with a `refusal` nothing came back or went `out`. */
 export interface ListedReturn {
   deduction: string; id: string; movement: Movement; created_at: string;
   refusal: Readonly<Record<string, unknown>> | null; lines: readonly Line[];
-  has_more_lines: boolean;
+  has_more_lines: boolean; out: readonly Line[]; has_more_out: boolean;
 }
 
 /** The secret, an access token or that of the printed link, and a name for the audit log. */
@@ -430,7 +441,7 @@ export interface Minute {
 }
 
 /** Why an entry is in the ledger. */
-export type Movement = "restock" | "adjust" | "deduct" | "return" | "void" | "lapse";
+export type Movement = "restock" | "adjust" | "deduct" | "return" | "exchange" | "void" | "lapse";
 
 /** Lines under an id that the caller chooses. */
 export interface MovementBody {
@@ -603,9 +614,9 @@ export interface RetryItems {
   keys?: readonly string[] | null;
 }
 
-/** What was given back of a deduction under one id. */
+/** What was given back of a deduction under one id; in an exchange other goods went `out`. */
 export interface Return {
-  deduction: string; id: string; lines: readonly Line[]; created_at: string;
+  deduction: string; id: string; lines: readonly Line[]; created_at: string; out: readonly Line[];
 }
 
 /** A worker joined or left the ring. */

@@ -259,6 +259,10 @@ export interface Post {
     params: { id: string; }; query?: { shard?: Maybe<string>; }; body: Model.MovementBody;
     answer: Model.Return;
   };
+  "ledger/deductions/{id}/exchanges": {
+    params: { id: string; }; query?: { shard?: Maybe<string>; }; body: Model.ExchangeBody;
+    answer: Model.Return;
+  };
   "ledger/deductions/{id}/void": {
     params: { id: string; }; query?: { shard?: Maybe<string>; }; answer: Model.Return;
   };

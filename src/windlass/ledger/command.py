@@ -178,9 +178,7 @@ def protect(
     loaded = load_app(app, needs_kinds=False)
     ledger = Ledgers(loaded.fleet).of(shard)
     name = ledger.database.name
-    with audit_log(loaded).record(
-        Action.LEDGER_PROTECT, name, shard=shard, remove=remove
-    ) as entry:
+    with audit_log(loaded).record(Action.LEDGER_PROTECT, name, shard=shard, remove=remove) as entry:
         if remove:
             ledger.unprotect()
             message = entry.says("entries can be changed and deleted")

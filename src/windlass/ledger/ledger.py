@@ -326,9 +326,7 @@ class Ledger:
     def is_protected(self) -> bool:
         """Whether the triggers of `protect` are there."""
         self.prepare()
-        return self.database.read(
-            lambda it: ledger_protect.is_protected(it, self.database.dialect)
-        )
+        return self.database.read(lambda it: ledger_protect.is_protected(it, self.database.dialect))
 
     aprotect = awaited(protect)
     aunprotect = awaited(unprotect)

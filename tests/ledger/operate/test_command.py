@@ -1,4 +1,4 @@
-"""`windlass ledger stock|show|entries|audit`."""
+"""`windlass ledger stock|show|entries|exchange|protect|audit`."""
 
 import re
 
@@ -122,3 +122,40 @@ def test_an_audit_says_whether_the_books_balance(windlass, ledger):
 def test_the_ledger_may_be_in_another_shard(windlass, ledger):
     assert windlass("ledger", "audit", "--shard", "1").code == 0
     assert windlass("ledger", "audit", "--shard", "2").code == 1
+
+
+def test_an_exchange_is_made_once_shown_and_in_the_audit_log(windlass, shop, ledger):
+    command = ("ledger", "exchange", "order-7", "exchange-1", "--back", "bolt=1", "--out", "nut=3")
+
+    first = windlass(*command)
+    again = windlass(*command, "--json")
+    shown = windlass("ledger", "show", "order-7")
+
+    assert (first.code, again.code) == (0, 0)
+    assert "1 bolt of order-7 came back, 3 nut went out" in first.out
+    assert again.json["replayed"]
+    assert again.json["out"] == [{"sku": "nut", "quantity": 3}]
+    assert ledger.stock("nut").available == 5
+    assert re.search(r"exchange-1 .*bolt 1 +nut 3", shown.out)
+    deeds = windlass("audit", "--json").json
+    assert [deed["action"] for deed in deeds].count("ledger.exchange") == 2
+
+
+@pytest.mark.parametrize("line", ["bolt", "=1", "bolt=", "bolt=-1", "bolt=x"])
+def test_an_exchange_that_is_malformed_says_what_a_line_looks_like(windlass, ledger, line):
+    command = ("ledger", "exchange", "order-7", "exchange-1", "--out", "nut=3")
+
+    answer = windlass(*command, "--back", line)
+
+    assert answer.code in (1, 2)
+    assert "such as bolt=2" in answer.err
+    assert ledger.returns("order-7")[-1].id == "return-1"
+
+
+def test_entries_are_protected_and_released(windlass, ledger):
+    assert windlass("ledger", "protect", "--json").json == {"protected": True}
+    assert ledger.is_protected()
+
+    answer = windlass("ledger", "protect", "--remove")
+
+    assert (answer.code, ledger.is_protected()) == (0, False)

@@ -236,6 +236,31 @@ def test_operators_adjust_give_back_void_and_confirm(console, ledger):
     assert '"reason":"lost"' in deeds["ledger.adjust"]["detail"]
 
 
+def test_an_exchange_is_made_listed_and_logged(console, ledger):
+    ledger.restock("delivery-1", {"bolt": 10, "nut": 2})
+    ledger.deduct("a/b", {"bolt": 5})
+    path, body = "ledger/deductions/a%2Fb/exchanges", {"back": lines(bolt=2)}
+
+    made = console.post(path, id="x-1", **body, out=lines(nut=1))
+    again = console.post(path, id="x-1", **body, out=lines(nut=1))
+    short = console.post(path, id="x-2", **body, out=lines(nut=2))
+
+    assert (made.status_code, again.status_code, short.status_code) == (201, 200, 422)
+    assert (made.json()["lines"], made.json()["out"]) == (lines(bolt=2), lines(nut=1))
+    refused, listed = console.get("returns")["items"]
+    assert (refused["movement"], refused["out"]) == ("exchange", [])
+    assert refused["refusal"]["error"] == "OutOfStock"
+    assert (listed["movement"], listed["lines"], listed["out"], listed["has_more_out"]) == (
+        *("exchange", lines(bolt=2), lines(nut=1)),
+        False,
+    )
+    entries = console.get("entries", movement="exchange")["items"]
+    assert {(entry["sku"], entry["quantity"]) for entry in entries} == {("bolt", 2), ("nut", -1)}
+    deeds = [deed for deed in console.get("audit")["items"] if deed["ok"]]
+    assert {deed["action"] for deed in deeds} == {"ledger.exchange"}
+    assert deeds[-1]["outcome"] == "2 of a/b came back, 1 went out for it"
+
+
 def test_refusals_are_told_with_their_facts(console, ledger):
     ledger.restock("delivery-1", {"bolt": 1})
 

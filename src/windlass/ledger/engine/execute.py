@@ -57,9 +57,9 @@ class RequestExecutor:
             self._rows.limit_time(connection)
             book = self._rows.load(connection, requests)
             outcomes = _apply(book, requests, first)
-            if not self._save(connection, book, first):
-                # What is told again may have been committed early, by any process.
-                self._rows.flush(connection)
+            # What is told again may have been committed early, by any process. Its row is locked,
+            # which is logged, so this commit waits for the disk although it writes nothing.
+            self._save(connection, book, first)
             return book, outcomes
 
         for tries_left in reversed(range(DUPLICATE_TRIES)):
@@ -131,8 +131,7 @@ class RequestExecutor:
                     "committed; roll it back and do it again"
                 )
             with all_or_nothing(executor):
-                if not self._save(executor, book, now):
-                    self._rows.flush(executor)
+                self._save(executor, book, now)
             tally.count(book)
             return outcome
         except Exception as problem:
@@ -150,9 +149,8 @@ class RequestExecutor:
         """
         return self._database.read(lambda it: self._rows.exists(it, refusal))
 
-    def _save(self, executor: Executor, book: Book, now: int) -> bool:
-        """Write what the book says; False if that is nothing."""
-        is_written = self._rows.save(executor, book)
+    def _save(self, executor: Executor, book: Book, now: int) -> None:
+        self._rows.save(executor, book)
         held = {
             row.id: row.hold_until
             for row in book.deductions.values()
@@ -161,7 +159,6 @@ class RequestExecutor:
         if held:
             numbers = self._numbers.take(len(held), inside=executor)
             self._database.dialect.insert(executor, _lapses(held, numbers, now))
-        return is_written
 
 
 def _apply(book: Book, requests: Sequence[Request], first: int) -> list[Outcome]:

@@ -221,12 +221,11 @@ class LedgerRows:
         if self._lists.flush is not None:
             executor.execute(self._lists.flush, {}).fetchall()
 
-    def save(self, executor: Executor, book: Book) -> bool:
-        """Write what the requests have made of the rows; False if that is nothing."""
+    def save(self, executor: Executor, book: Book) -> None:
+        """Write what the requests have made of the rows."""
         writes = _writes(book)
         if writes:
             self._save(executor, writes)
-        return bool(writes)
 
     def save_first(self, executor: Executor, book: Book, *, hot_last: bool, commits: bool) -> None:
         """Write an optimistic book; the transaction may be over then if it `commits`.

@@ -14,53 +14,47 @@ WHAT = "entries of the ledger are only ever added"
 NAME = "windlass_stock_entry_keep"
 FUNCTION = "windlass_keep_entry"
 
+FAIL = f"begin raise exception '{WHAT}' using errcode = 'restrict_violation'; end"
 POSTGRESQL = (
-    f"create or replace function {FUNCTION}() returns trigger language plpgsql as "
-    f"$$ begin raise exception '{WHAT}' using errcode = 'restrict_violation'; end $$",
+    f"create or replace function {FUNCTION}() returns trigger language plpgsql as $$ {FAIL} $$",
     f"drop trigger if exists {NAME} on windlass_stock_entry",
-    f"create trigger {NAME} before update or delete or truncate on windlass_stock_entry "
-    f"for each statement execute function {FUNCTION}()",
+    f"""create trigger {NAME} before update or delete or truncate on windlass_stock_entry
+    for each statement execute function {FUNCTION}()""",
 )
+DROP = (f"drop trigger if exists {NAME}_update", f"drop trigger if exists {NAME}_delete")
 # MySQL and MariaDB have no triggers on truncate, which needs the right to drop tables.
-MYSQL = tuple(
-    statement
-    for verb in ("update", "delete")
-    for statement in (
-        f"drop trigger if exists {NAME}_{verb}",
-        f"create trigger {NAME}_{verb} before {verb} on windlass_stock_entry for each row "
-        f"signal sqlstate '45000' set message_text = '{WHAT}'",
-    )
+MYSQL = (
+    *DROP,
+    *(
+        f"""create trigger {NAME}_{verb} before {verb} on windlass_stock_entry for each row
+        signal sqlstate '45000' set message_text = '{WHAT}'"""
+        for verb in ("update", "delete")
+    ),
 )
-SQLITE = tuple(
-    statement
-    for verb in ("update", "delete")
-    for statement in (
-        f"drop trigger if exists {NAME}_{verb}",
-        f"create trigger {NAME}_{verb} before {verb} on windlass_stock_entry "
-        f"begin select raise(abort, '{WHAT}'); end",
-    )
+SQLITE = (
+    *DROP,
+    *(
+        f"""create trigger {NAME}_{verb} before {verb} on windlass_stock_entry
+        begin select raise(abort, '{WHAT}'); end"""
+        for verb in ("update", "delete")
+    ),
 )
 PROTECT = PerDialect(sqlite=SQLITE, postgresql=POSTGRESQL, mysql=MYSQL)
 
-OF_EACH = (f"drop trigger if exists {NAME}_update", f"drop trigger if exists {NAME}_delete")
 UNPROTECT = PerDialect(
-    sqlite=OF_EACH,
+    sqlite=DROP,
     postgresql=(
         f"drop trigger if exists {NAME} on windlass_stock_entry",
         f"drop function if exists {FUNCTION}()",
     ),
-    mysql=OF_EACH,
+    mysql=DROP,
 )
 FOUND = PerDialect(
     sqlite="select count(*) from sqlite_master where type = 'trigger' and name like :name",
-    postgresql=(
-        "select count(*) from pg_trigger where tgname like :name and tgenabled <> 'D' "
-        "and tgrelid = cast('windlass_stock_entry' as regclass)"
-    ),
-    mysql=(
-        "select count(*) from information_schema.triggers "
-        "where trigger_schema = database() and trigger_name like :name"
-    ),
+    postgresql="""select count(*) from pg_trigger where tgname like :name
+    and tgenabled <> 'D' and tgrelid = cast('windlass_stock_entry' as regclass)""",
+    mysql="""select count(*) from information_schema.triggers
+    where trigger_schema = database() and trigger_name like :name""",
 )
 TRIGGERS = PerDialect(sqlite=2, postgresql=1, mysql=2)
 
