@@ -301,7 +301,8 @@ class LaneReader:
             some += lanes.take_again(at_once - len(some) - len(ahead), search.share)
         if not (some or ahead):
             return False
-        found = self._start(search, [*some, *ahead])
+        # The cursor may have found some of them, too.
+        found = self._start(search, list(dict.fromkeys([*some, *ahead])))
         if ahead:
             found_ahead = not found.isdisjoint(ahead)
             lanes.found_some |= found_ahead
