@@ -1,9 +1,11 @@
 """Reads the first rows of the lanes in a worker's own buckets.
 
-It goes through the lanes with a cursor, and looks again at those that have become free. Of a lane
-in which one row runs at a time it may take several: the first, and the chain of those behind it.
-How many follows from what could start while the read is fresh, and from how many rows lanes had at
-the last reads.
+It goes through the lanes with a cursor, and looks again at those that have become free, except
+those that were read to their end. Of a lane in which one row runs at a time it may take several:
+the first, and the chain of those behind it. How many follows from what could start while the read
+is fresh, and from how many rows lanes had at the last reads. All lanes of a look are in one read,
+and the next look comes when half of the rows have started: a small read costs as much as a large
+one.
 """
 
 from __future__ import annotations
@@ -43,6 +45,8 @@ MOST_LANES = 1_000
 MOST_IN_VAIN = 4
 # Of how many lanes the last turn is known.
 MOST_TURNS = 20_000
+# How many times as many rows of a lane a read asks for as lanes had before.
+MORE_THAN_BEFORE = 4
 # A look for rows that follow each other ends when no more than this part of them is missing.
 ENOUGH = 4
 # The least number of rows of a lane that a step expects.
@@ -89,9 +93,13 @@ class LanesOfKind:
             # Its next turn is when the others had theirs.
             self.look_again()
 
-    def found(self, rows: int, lanes: int) -> None:
-        """A read found as many rows to start, and others behind them, in so many lanes."""
-        self.depth = max(LEAST_DEPTH, (self.depth + rows / lanes) / 2)
+    def found(self, rows: int, lanes: int, *, length: int) -> None:
+        """A read of up to `length` rows of each of these lanes found as many rows to start."""
+        depth = rows / lanes
+        if rows == lanes * length:
+            # There may be as many again behind them.
+            depth *= MORE_THAN_BEFORE
+        self.depth = max(LEAST_DEPTH, (self.depth + 3 * depth) / 4)
 
     def free_of(self, seen: Iterable[int], most: int) -> list[int]:
         """Those of the lanes that were seen to have waiting rows, and are not full."""
@@ -194,7 +202,7 @@ class Search:
 
     def length(self, lanes: int) -> int:
         """How many rows of each lane to read: a few times as many as there were before."""
-        return max(1, min(self._longest, 4 * self.left // lanes))
+        return max(1, min(self._longest, MORE_THAN_BEFORE * self.left // lanes))
 
     def behind(
         self, first: LaneRow, rows: Iterable[ReadRow], *, unless: Collection[int]
@@ -301,7 +309,8 @@ class LaneReader:
             some += lanes.take_again(at_once - len(some) - len(ahead), search.share)
         if not (some or ahead):
             return False
-        found = self._start(search, [*some, *ahead])
+        # The cursor may have found some of them, too.
+        found = self._start(search, list(dict.fromkeys([*some, *ahead])))
         if ahead:
             found_ahead = not found.isdisjoint(ahead)
             lanes.found_some |= found_ahead
@@ -349,12 +358,13 @@ class LaneReader:
         known, let_go = self._in_flight.rows.ids, self._in_flight.rows.let_go()
         chosen = self._choose(search, states, known, let_go)
         lanes = search.lanes
-        lanes.found(sum([len(states[row.lane].waiting) for row in chosen]), len(looked))
+        waiting = sum([len(states[row.lane].waiting) for row in chosen])
+        lanes.found(waiting, len(looked), length=length)
         for first in chosen:
             if search.left > 0:
-                waiting = states[first.lane].waiting
-                behind = search.behind(first, waiting[1:], unless=let_go)
-                are_all = 1 + len(behind) == len(waiting) < length
+                rows = states[first.lane].waiting
+                behind = search.behind(first, rows[1:], unless=let_go)
+                are_all = 1 + len(behind) == len(rows) < length
                 search.took(first, behind, read_at, are_all=are_all)
             else:
                 lanes.again[first.lane] = None
