@@ -378,7 +378,9 @@ def _each(fleet: Fleet, wanted: TaskFilter, act: Act, *, after: str | None, what
             break
     left = f"; {skipped:,} had changed, or cannot be" if skipped else ""
     more = "; there may be more" if after else ""
-    return Bulk(f"{changed:,} tasks {what}{left}{more}", changed, skipped, after)
+    tasks = "task" if changed == 1 else "tasks"
+    what = what.replace("are ", "is ") if changed == 1 else what
+    return Bulk(f"{changed:,} {tasks} {what}{left}{more}", changed, skipped, after)
 
 
 def _locate(fleet: Fleet, number: int) -> tuple[Shard, TaskView] | None:
