@@ -1,6 +1,7 @@
 """A flow run that takes longer than its timeout is ended."""
 
 import pytest
+from sqlalchemy import create_engine
 
 from tests.table import count
 from windlass import BadInput, Status
@@ -112,10 +113,11 @@ def test_a_pause_does_not_stop_the_timeout(app, clock, order):
 
 def test_a_start_that_is_rolled_back_leaves_no_timeout(app, order):
     app.prepare()
-    with app.database.engine.connect() as connection, connection.begin() as transaction:
-        connection.exec_driver_sql("update windlass_shard set id = id")
+    engine = create_engine(app.database.url)
+    with engine.connect() as connection:
         order.using(conn=connection).start()
-        transaction.rollback()
+        connection.rollback()
+    engine.dispose()
 
     assert list(app.flows.runs()) == []
     assert count(app) == 0
