@@ -84,7 +84,6 @@ SOURCES: dict[str, Callable[[App], Found]] = {
     "--flow": _of_face("flow"),
     "DOWNSTREAM": _downstreams,
     "ID": _tasks,
-    "ID...": _tasks,
     "RUN": _runs,
 }
 
@@ -93,7 +92,7 @@ def completion_of(param: Any) -> Callable[..., list[Any]] | None:
     """What completes a parameter; None if nothing is known about it."""
     if "--status" in param.opts:
         return lambda _ctx, typed: _items(((str(each), "") for each in Status), typed)
-    find = SOURCES.get(param.metavar or "") or SOURCES.get(param.opts[0])
+    find = SOURCES.get((param.metavar or "").strip("[].")) or SOURCES.get(param.opts[0])
     if find is None:
         return None
 

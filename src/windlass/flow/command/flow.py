@@ -48,7 +48,7 @@ cli = typer.Typer()
 RunArgument = Annotated[int, typer.Argument(metavar="RUN", help="The id of the run.")]
 ArgumentsArgument = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[NAME=VALUE]...", help="Its arguments, or one JSON object or list."),
+    typer.Argument(metavar="NAME=VALUE", help="Its arguments, or one JSON object or list."),
 ]
 NodeOption = Annotated[str | None, typer.Option("--node", help="Only this node.")]
 

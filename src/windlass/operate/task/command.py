@@ -37,9 +37,7 @@ from windlass.view.action import Action
 
 cli = typer.Typer()
 
-IdsArgument = Annotated[
-    list[int] | None, typer.Argument(metavar="[ID]...", help="The ids of tasks.")
-]
+IdsArgument = Annotated[list[int] | None, typer.Argument(metavar="ID", help="The ids of tasks.")]
 KindOption = Annotated[str | None, typer.Option("--kind", help="All of this kind.")]
 StatusOption = Annotated[
     str | None, typer.Option("--status", help="Those in this status, for example failed.")
@@ -149,7 +147,7 @@ def retry(
             _say_one(ids, number, "waiting", message, as_json=as_json)
         _say_all(ids, "waiting", as_json=as_json)
         return
-    wanted = _matching(loaded, kind, since, parse_status(status) or Status.FAILED, RETRIED)
+    wanted = _matching(loaded, kind, since, _status(status, Status.FAILED), RETRIED)
     with audit_log(loaded).record(Action.TASK_RETRY, kind, **_told(wanted)) as entry:
         changed = _all_pages(lambda after: operate.retry_many(loaded.fleet, wanted, after=after))
         message = entry.says(f"{counted(changed, 'task')} will run again")
@@ -178,7 +176,7 @@ def cancel(
             _say_one(ids, number, "cancelled", message, as_json=as_json)
         _say_all(ids, "cancelled", as_json=as_json)
         return
-    wanted = _matching(loaded, kind, since, parse_status(status) or Status.WAITING, CANCELLED)
+    wanted = _matching(loaded, kind, since, _status(status, Status.WAITING), CANCELLED)
     told = _told(wanted)
     with audit_log(loaded).record(Action.TASK_CANCEL, kind, reason=reason, **told) as entry:
         changed = _all_pages(
@@ -216,6 +214,11 @@ def _matching(
     return TaskFilter(kind=kind, status=status, created_after=after)
 
 
+def _status(given: str | None, otherwise: Status) -> Status:
+    found = parse_status(given)
+    return otherwise if found is None else found
+
+
 def _told(wanted: TaskFilter) -> dict[str, object]:
     since = None if wanted.created_after is None else timestamp(wanted.created_after)
     return {"status": str(wanted.status), "created_after": since}
@@ -246,7 +249,7 @@ def enqueue(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="The kind to enqueue.")],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME=VALUE]...", help="Its arguments, or one JSON object."),
+        typer.Argument(metavar="NAME=VALUE", help="Its arguments, or one JSON object."),
     ] = None,
     app: AppOption = None,
     key: Annotated[str | None, typer.Option("--key", help="A key, unique in the kind.")] = None,
