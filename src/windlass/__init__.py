@@ -90,6 +90,7 @@ __all__ = [
     "Node",
     "NodeView",
     "NotSerializable",
+    "OutsideTest",
     "Overloaded",
     "Pages",
     "PastTime",

@@ -84,6 +84,7 @@ PUBLIC = {
     "SearchIndex",
     "SetAside",
     "Signal",
+    "OutsideTest",
     "Overloaded",
     "Snooze",
     "VisitSoon",
@@ -152,6 +153,7 @@ MODULES = {
         "windlass_clock",
         "windlass_databases",
         "windlass_lender",
+        "windlass_outside",
     },
     "windlass.queue": {
         "Consumer",

@@ -85,7 +85,7 @@ def _text(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def refusal(problem: Exception, file: str, *, was_reached: bool) -> str | None:
+def refusal(problem: BaseException, file: str, *, was_reached: bool) -> str | None:
     """Why SQLite cannot use a file, and the cure; None if it is something else.
 
     A file that `was_reached` before may only be away for a moment.
