@@ -93,6 +93,7 @@ __all__ = [
     "Node",
     "NodeView",
     "NotSerializable",
+    "OutsideTest",
     "Overloaded",
     "Pages",
     "PastTime",

@@ -90,6 +90,11 @@ def check(name: Callable[[], str], shown: Callable[[], str]) -> None:
         LOANS[-1].check(name(), shown())
 
 
+def refuse(name: str, shown: str) -> None:
+    """Raise OutsideTest if a test is running that may not use what has this name."""
+    check(lambda: name, lambda: shown)
+
+
 def is_refused(name: str) -> bool:
     """Whether a test is running that may not use what has this name."""
     return bool(LOANS) and name not in LOANS[-1].allowed

@@ -91,7 +91,7 @@ def bad_place(tmp_path, monkeypatch):
 
 def test_a_worker_that_starts_warns(bad_place):
     with closing(App(bad_place)) as app:
-        app.task(lambda: None)
+        app.task(name="work")(lambda: None)
         with listening("database.endangered") as told, working(app):
             pass
 

@@ -83,10 +83,11 @@ except WindlassError as problem:
 def test_a_missing_file_of_a_source_is_named_with_the_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(
-        BadSource, match=f"orders.csv: No such file .*; check the path, from {tmp_path}"
-    ):
-        Csv("orders.csv").check()
+    with pytest.raises(BadSource) as refused:
+        Csv("orders.csv", key="order").check()
+
+    assert str(refused.value).startswith("orders.csv: No such file")
+    assert str(refused.value).endswith(f"check the path, from {tmp_path}")
 
 
 def test_the_default_file_is_told_when_it_is_made(tmp_path, monkeypatch, caplog):

@@ -101,7 +101,7 @@ def test_a_pause_between_two_nodes_holds_the_second(app, flows, seen):
 def test_the_group_is_known_to_operators(app, flows):
     assert app.registry.groups == {"sale": ["sell"]}
     with pytest.raises(BadDeclaration, match="group"):
-        app.flow(group="")(lambda flow: None)
+        app.flow(name="sold", group="")(lambda flow: None)
 
 
 def remark_of(app, run, node="first"):

@@ -90,6 +90,7 @@ PUBLIC = {
     "SearchIndex",
     "SetAside",
     "Signal",
+    "OutsideTest",
     "Overloaded",
     "Snooze",
     "VisitSoon",
@@ -168,6 +169,7 @@ MODULES = {
         "windlass_clock",
         "windlass_databases",
         "windlass_lender",
+        "windlass_outside",
     },
     "windlass.queue": {
         "Consumer",

@@ -252,7 +252,8 @@ export interface FlowEdit {
 export interface FlowNodeBody {
   name: string; kind: string; args?: readonly unknown[];
   kwargs?: Readonly<Record<string, unknown>>;
-  trigger?: "all_success" | "all_done" | "any_success"; when?: string | null;
+  trigger?: "all_success" | "all_done" | "any_success" | "one_failed" | "all_failed";
+  when?: string | null;
 }
 
 /** A node with everything: `arguments` and `result` are JSON. */
@@ -266,8 +267,8 @@ export interface FlowNodeDetail {
 export interface FlowNodeNew {
   name: string; kind: string; args?: readonly unknown[];
   kwargs?: Readonly<Record<string, unknown>>;
-  trigger?: "all_success" | "all_done" | "any_success"; when?: string | null;
-  after?: readonly string[];
+  trigger?: "all_success" | "all_done" | "any_success" | "one_failed" | "all_failed";
+  when?: string | null; after?: readonly string[];
 }
 
 /** Nodes in the order of their names; `next` is the `after` of what follows, null at the end. */
@@ -310,7 +311,7 @@ export interface FlowStart {
 
 /** The run that was started, or that has the key. */
 export interface FlowStarted {
-  message: string; changed: number; id: number;
+  message: string; changed: number; id: number; created: boolean;
 }
 
 /** The newest flow runs that go on, and the newest that failed and are kept. */

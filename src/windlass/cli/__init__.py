@@ -16,6 +16,8 @@ from typer.core import TyperGroup
 
 from windlass import __version__
 from windlass.cli.begin import demo, init
+from windlass.cli.commands import Commands
+from windlass.cli.complete import COMPLETE, completion, is_completing
 from windlass.cli.load import StoppedEarly, restore_signals
 from windlass.cli.output import complain
 from windlass.cli.process import console, dev, worker
@@ -35,7 +37,7 @@ UNREADABLE = (BadBreaker, BadDuration, BadRate, BadSchedule, BadWindow)
 # fmt: off
 COMMANDS = (
     worker, consumer, dev, console, migrate, check, status, ring, pause, resume, set_, plan, alerts,
-    acknowledge, audit, run, watch, demo, init, callback,
+    acknowledge, audit, run, watch, demo, init, callback, completion,
 )
 # fmt: on
 OPTIONS: dict[Any, dict[str, Any]] = {set_: {"name": "set"}, run: {"cls": AfterDashes}}
@@ -61,7 +63,7 @@ GROUPS = {
 def _lazy_group(module: str) -> typer.Typer:
     """The commands of `module.cli`, imported on first use."""
 
-    class LazyGroup(TyperGroup):
+    class LazyGroup(Commands):
         @property
         def commands(self) -> MutableMapping[str, Any]:
             if not self._commands:
@@ -77,6 +79,7 @@ def _lazy_group(module: str) -> typer.Typer:
 
 cli = typer.Typer(
     name="windlass",
+    cls=Commands,
     help="Durable background work on the database you already have.",
     no_args_is_help=True,
     add_completion=False,
@@ -107,7 +110,7 @@ def root(
 
 
 @cache
-def command() -> typer.core.TyperGroup:
+def command() -> TyperGroup:
     """All commands, built once."""
     return typer.main.get_group(cli)
 
@@ -115,7 +118,10 @@ def command() -> typer.core.TyperGroup:
 def main() -> None:
     """Run a command; an error is one line on standard error and exit code 1, or 2 for usage."""
     try:
-        command()()
+        if is_completing():
+            # The shells in which typer knows how to answer.
+            import_module("typer._completion_classes").completion_init()
+        command()(complete_var=COMPLETE)
     except StoppedEarly:
         sys.exit(0)
     except WindlassError as problem:

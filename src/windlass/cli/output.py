@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import signal
 import sys
@@ -44,17 +46,32 @@ COLOURS = {
     Status.CANCELLED: "bright_black",
 }
 
-# In a file or a pipe, lines may be long: programs and `less -S` cut them.
+# In a file or a pipe, when neither $COLUMNS nor a terminal says how wide lines may be.
 PIPE_WIDTH = 200
 # Text that may wrap should have at least this many columns.
 READABLE = 40
+
+
+def _width() -> int | None:
+    """How wide lines may be; None if the console finds it out by itself."""
+    if sys.stdout.isatty():
+        return None
+    given = os.environ.get("COLUMNS", "")
+    if given.isdecimal() and int(given) > 0:
+        return int(given)
+    for stream in (sys.__stderr__, sys.__stdin__):
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            if stream is not None and stream.isatty():
+                return os.get_terminal_size(stream.fileno()).columns
+    return PIPE_WIDTH
+
 
 # Keys and names are printed unchanged, even brackets and :words:.
 console = Console(
     highlight=False,
     markup=False,
     emoji=False,
-    width=None if sys.stdout.isatty() else PIPE_WIDTH,
+    width=_width(),
 )
 
 # Characters that move the cursor, end the line or change the direction of writing.

@@ -33,7 +33,8 @@ from windlass.database.access import Password, ask_password, check_password, rea
 from windlass.database.bound import Bounds
 from windlass.database.connection import TABLES
 from windlass.database.dialect import Dialect, dialect_of
-from windlass.database.dialect.base import BLOCK, Executor
+from windlass.database.dialect.base import BLOCK, Executor, original
+from windlass.database.dialect.hazard import refusal
 from windlass.database.joined import JOINED
 from windlass.database.url import normalise, place_of, show
 from windlass.database.version import SchemaVersion, Tables, read_tables
@@ -420,9 +421,10 @@ class Database:
             tried = time.monotonic()
 
     def _refuse(self, problem: DBAPIError) -> None:
-        """Raise BadDatabase if this never was a database that can be used."""
-        why = None if self._is_reached else self.dialect.refusal(problem, self.url)
-        if why is not None:
+        """Raise BadDatabase if this is no database that can be used."""
+        file = self.url.database if self.dialect.is_embedded else None
+        why = file and refusal(original(problem), file, was_reached=self._is_reached)
+        if why:
             raise BadDatabase(f"database {self.name!r}: {why}") from problem
 
     def _advice(self, problem: Exception) -> str:

@@ -126,8 +126,7 @@ def without_brokers(kinds: Mapping[str, Kind], *, are_named: bool) -> dict[str, 
     for name, kind in kinds.items():
         if is_consumer(kind) and lent.is_refused(terms_of(kind).queue.address):
             if are_named:
-                queue = terms_of(kind).queue
-                lent.check(lambda queue=queue: queue.address, lambda queue=queue: repr(queue))
+                lent.refuse(terms_of(kind).queue.address, repr(terms_of(kind).queue))
             continue
         via = kind.via
         is_carried = via is not None and lent.is_refused(via.address)

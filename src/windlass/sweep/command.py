@@ -142,7 +142,7 @@ def failures(
     listed = table("key", "failed", "round", "tries", "error", right=("round",), wrap=("error",))
     for each in found:
         listed.add_row(
-            Text(visible(shown(each.key))),
+            Text(visible(each.shown)),
             when(each.failed_at, now=now),
             f"{each.round:,}",
             f"{each.tries:,}",

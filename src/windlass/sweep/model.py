@@ -255,19 +255,24 @@ class Progress:
 
 @dataclass(frozen=True)
 class SetAside:
-    """A failed item: its key, its error, and how often it was tried."""
+    """A failed item: its key, its error, and how often it was tried.
+
+    `known_as` is the key that people know it by, if the source has another one: the value in the
+    key column of a CSV file, whose own key is a position. None if the row is not there any more.
+    """
 
     key: StoredKey
     error: str
     round: int
     failed_at: datetime
     tries: int
+    known_as: str | None = None
 
     @property
     @exposed
     def shown(self) -> str:
         """The key for people."""
-        return shown(self.key)
+        return shown(self.key) if self.known_as is None else self.known_as
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from itertools import takewhile
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -192,8 +193,18 @@ class Schedule:
         return not any(each.startswith("*") for each in fields[: len(fields) - 3])
 
     def _next_fixed(self, now: datetime, zone: ZoneInfo) -> datetime:
+        *seconds, minute, hour, day, month, weekday = self.expression.split()
+        expression = " ".join((minute, hour, day, month, weekday))
+        local = now.astimezone(zone)
+        apart = [timedelta(0)]
+        if seconds:
+            # CronSim would leave out a day on which the clocks skip the minute.
+            apart = [timedelta(seconds=each) for each in _seconds(seconds[0])]
+            local = (now - timedelta(minutes=1)).astimezone(zone)
         # In the second pass of a repeated hour, CronSim gives times of the first: they are over.
-        turns = (turn.astimezone(UTC) for turn in CronSim(self.expression, now.astimezone(zone)))
+        turns = (
+            turn.astimezone(UTC) + each for turn in CronSim(expression, local) for each in apart
+        )
         return next(turn for turn in turns if turn > now)
 
     def _next_matching(self, now: datetime, zone: ZoneInfo) -> datetime:
@@ -248,3 +259,10 @@ def schedule_of(
     if zone != "UTC":
         raise BadSchedule(f"tz={zone!r} is not about every={every!r}: leave it out")
     return Schedule.every(every, catchup=catchup)
+
+
+def _seconds(field: str) -> list[int]:
+    """The seconds that the first of six fields names."""
+    begin = datetime(2025, 12, 31, 23, 59, 59)  # noqa: DTZ001 - only its seconds count
+    turns = takewhile(lambda turn: turn.minute == 0, CronSim(f"{field} * * * * *", begin))
+    return [turn.second for turn in turns]

@@ -27,6 +27,8 @@ def _write(value: object) -> object:
 
 def _read(kind: type, found: object) -> object:
     if not is_model(kind):
+        if isinstance(found, kind):
+            return found
         raise TypeError(f"objects of type {kind.__name__} cannot be read from JSON")
     try:
         # As JSON: a strict model takes a date as text there, and nowhere else.

@@ -193,7 +193,7 @@ def test_enqueue_makes_a_task(windlass, shop):
     )
 
     (row,) = tasks(shop.app)
-    assert (answer.code, answer.json) == (0, {"id": row["id"]})
+    assert (answer.code, answer.json) == (0, {"id": row["id"], "created": True})
     assert (row["kind"], row["task_key"], row["priority"]) == ("send_mail", "k", 7)
     shop.app.drain()
     assert shop.app.ref(row["id"]).result() == "sent to a@b.c"

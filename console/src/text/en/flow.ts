@@ -100,6 +100,8 @@ export const flow = {
     all_success: "all before it succeeded",
     all_done: "all before it ended",
     any_success: "one before it succeeded",
+    one_failed: "one before it failed",
+    all_failed: "all before it failed",
   },
   twice: (name: string) => `two nodes are named ${name}`,
   unnamed: "a node has no name",

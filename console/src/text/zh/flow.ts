@@ -96,6 +96,8 @@ export const flow: Dictionary["flow"] = {
     all_success: "之前的全部成功",
     all_done: "之前的全部结束",
     any_success: "之前有一个成功",
+    one_failed: "之前有一个失败",
+    all_failed: "之前的全部失败",
   },
   twice: (name) => `有两个节点都叫 ${name}`,
   unnamed: "有节点没有名称",

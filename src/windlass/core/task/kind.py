@@ -148,6 +148,10 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         raise BadDeclaration(f"{function!r} is not a function; declare a def or an async def")
     name = options.name if options.name is not None else function.__name__
     check_runs(name, function)
+    if name == "<lambda>":
+        raise BadDeclaration(
+            "a lambda has no name by which other processes find it; declare a def, or give it name="
+        )
     check_kind_name(name)
     what = f"kind {name!r}"
     max_lost = positive(options.max_lost, f"{what}: max_lost") or 1
@@ -217,15 +221,11 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
 
 
 def check_runs(name: str, function: Callable[..., Any]) -> None:
-    """Raise BadDeclaration if a call would not run the function, or nobody could find it again."""
+    """Raise BadDeclaration if a call would not run the function."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise BadDeclaration(
             f"kind {name!r}: its function has a yield, so a call would only make a generator and "
             "run nothing; return a list, or enqueue a task for each item"
-        )
-    if function.__name__ == "<lambda>":
-        raise BadDeclaration(
-            "a lambda has no name by which other processes find it; declare a def or an async def"
         )
 
 

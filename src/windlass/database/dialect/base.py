@@ -307,10 +307,6 @@ class Dialect(LaneStatements):
         """Whether the server only allows reading: it may have been the primary until a failover."""
         return self.code_of(problem) in self.read_only
 
-    def refusal(self, problem: Exception, url: URL) -> str | None:
-        """What is wrong with the database itself, and the cure; None if it is something else."""
-        return None
-
     def is_duplicate(self, problem: Exception) -> bool:
         """Whether a row with that key exists already."""
         return self.code_of(problem) in self.duplicates

@@ -85,14 +85,19 @@ def _text(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))
 
 
-def refusal(code: str, file: str) -> str | None:
-    """Why SQLite cannot use a file, and the cure; None if it is something else."""
-    path = Path(file).absolute()
+def refusal(problem: BaseException, file: str, *, was_reached: bool) -> str | None:
+    """Why SQLite cannot use a file, and the cure; None if it is something else.
+
+    A file that `was_reached` before may only be away for a moment.
+    """
+    path, code = Path(file).absolute(), str(getattr(problem, "sqlite_errorname", ""))
     if code.startswith("SQLITE_READONLY"):
         return (
             f"{path} cannot be written by user {whoami()}; give the user of this process the "
             "right to write it, and its folder"
         )
+    if was_reached:
+        return None
     if code == "SQLITE_NOTADB":
         return f"{path} is not a SQLite database; give the path of another file"
     if not code.startswith("SQLITE_CANTOPEN"):

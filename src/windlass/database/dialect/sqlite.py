@@ -16,7 +16,7 @@ from sqlalchemy.pool import QueuePool
 from windlass.database.bound import Bounds
 from windlass.database.dialect import statement as sql
 from windlass.database.dialect.base import Dialect, Executor, Tier, document, original, visited_rows
-from windlass.database.dialect.hazard import hazards, refusal
+from windlass.database.dialect.hazard import hazards
 from windlass.errors import BadDatabase
 from windlass.fork import watch_forks
 from windlass.value.outcome import Change, Visits
@@ -227,9 +227,6 @@ class SQLite(Dialect):
         if said.startswith("no such table: windlass_"):
             return "missing"
         return getattr(cause, "sqlite_errorname", None)
-
-    def refusal(self, problem: Exception, url: URL) -> str | None:
-        return refusal(str(getattr(original(problem), "sqlite_errorname", "")), url.database or "")
 
     def measure(self, connection: Connection) -> int:
         # The file is on this machine, so this machine's clock counts.

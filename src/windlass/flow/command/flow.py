@@ -10,6 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from windlass.app import App
+from windlass.cli.commands import values_of
 from windlass.cli.load import AppOption, JsonOption, audit_log, load_app
 from windlass.cli.output import (
     COLOURS,
@@ -18,7 +19,6 @@ from windlass.cli.output import (
     console,
     counted,
     iso,
-    parse_json,
     parse_status,
     plain,
     print_json,
@@ -47,7 +47,8 @@ cli = typer.Typer()
 
 RunArgument = Annotated[int, typer.Argument(metavar="RUN", help="The id of the run.")]
 ArgumentsArgument = Annotated[
-    str | None, typer.Argument(metavar="JSON", help="Its arguments: an object or a list.")
+    list[str] | None,
+    typer.Argument(metavar="NAME=VALUE", help="Its arguments, or one JSON object or list."),
 ]
 NodeOption = Annotated[str | None, typer.Option("--node", help="Only this node.")]
 
@@ -118,8 +119,8 @@ def start(
 ) -> None:
     """Start a flow or a template."""
     loaded = load_app(app)
-    args, kwargs = _arguments(arguments)
-    told = (arguments or "{}")[:LONGEST_TOLD]
+    args, kwargs = _arguments(loaded, flow, arguments)
+    told = " ".join(arguments or ["{}"])[:LONGEST_TOLD]
     with audit_log(loaded).record(Action.FLOW_START, flow, arguments=told, key=key) as entry:
         handle: Any = loaded.flow_template.flow(flow)
         started = (handle if key is None else handle.using(key=key)).start(*args, **kwargs)
@@ -210,7 +211,7 @@ def export(
         complain(f"--format {form} is not one of {', '.join(FORMATS)}")
         raise typer.Exit(2)
     loaded = load_app(app)
-    args, kwargs = _arguments(arguments)
+    args, kwargs = _arguments(loaded, what, arguments)
     is_flow = what in loaded.flow.names
     if (args or kwargs) and not is_flow:
         complain("only a declared flow is drawn with arguments; leave JSON out")
@@ -231,14 +232,10 @@ def export(
         sys.stdout.write(graph.mermaid() if form == "mermaid" else graph.dot())
 
 
-def _arguments(given: str | None) -> tuple[list[Any], dict[str, Any]]:
-    found = {} if given is None else parse_json(given, "JSON")
-    if isinstance(found, list):
-        return found, {}
-    if not isinstance(found, dict):
-        complain("JSON is neither an object nor a list of arguments")
-        raise typer.Exit(2)
-    return [], found
+def _arguments(loaded: App, flow: str, given: list[str] | None) -> tuple[list[Any], dict[str, Any]]:
+    kind = loaded.registry.kinds.get(flow)
+    found = values_of(given or [], {} if kind is None else kind.arguments.types)
+    return (found, {}) if isinstance(found, list) else ([], found)
 
 
 def _watch(loaded: App, run: FlowRun) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -10,11 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from windlass.app import App
+from windlass.cli.commands import values_of
 from windlass.cli.load import AppOption, JsonOption, audit_log, load_app
 from windlass.cli.output import (
     console,
+    counted,
     moment_text,
-    parse_json,
     parse_status,
     plain,
     print_json,
@@ -29,10 +31,23 @@ from windlass.cli.output import (
 )
 from windlass.operate.task import operate
 from windlass.value.duration import parse_duration
+from windlass.value.status import Status
 from windlass.value.task import RunLogView, TaskFilter
 from windlass.view.action import Action
 
 cli = typer.Typer()
+
+IdsArgument = Annotated[list[int] | None, typer.Argument(metavar="ID", help="The ids of tasks.")]
+KindOption = Annotated[str | None, typer.Option("--kind", help="All of this kind.")]
+StatusOption = Annotated[
+    str | None, typer.Option("--status", help="Those in this status, for example failed.")
+]
+SinceOption = Annotated[
+    str | None, typer.Option("--since", help="Those enqueued in this time, such as 2h.")
+]
+# What can be retried, and what can be cancelled.
+RETRIED = (Status.FAILED, Status.CANCELLED)
+CANCELLED = (Status.WAITING, Status.RUNNING, Status.EXTERNAL)
 
 IdArgument = Annotated[int, typer.Argument(metavar="ID", help="The id of the task.")]
 
@@ -115,37 +130,127 @@ def show(
 
 
 @cli.command()
-def retry(task_id: IdArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
-    """Let a failed or cancelled task run again."""
+def retry(
+    ids: IdsArgument = None,
+    app: AppOption = None,
+    kind: KindOption = None,
+    status: StatusOption = None,
+    since: SinceOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Let failed or cancelled tasks run again: by their ids, or all that match."""
     loaded = _load(app)
-    with audit_log(loaded).record(Action.TASK_RETRY, str(task_id)) as entry:
-        message = entry.says(operate.must_retry(loaded.fleet, task_id))
-    report(message, {"id": task_id, "status": "waiting"}, as_json=as_json)
+    if ids is not None and _one_way(ids, kind, status, since):
+        for number in ids:
+            with audit_log(loaded).record(Action.TASK_RETRY, str(number)) as entry:
+                message = entry.says(operate.must_retry(loaded.fleet, number))
+            _say_one(ids, number, "waiting", message, as_json=as_json)
+        _say_all(ids, "waiting", as_json=as_json)
+        return
+    wanted = _matching(loaded, kind, since, _status(status, Status.FAILED), RETRIED)
+    with audit_log(loaded).record(Action.TASK_RETRY, kind, **_told(wanted)) as entry:
+        changed = _all_pages(lambda after: operate.retry_many(loaded.fleet, wanted, after=after))
+        message = entry.says(f"{counted(changed, 'task')} will run again")
+    report(message, {"changed": changed}, as_json=as_json)
 
 
 @cli.command()
 def cancel(
-    task_id: IdArgument,
+    ids: IdsArgument = None,
     app: AppOption = None,
+    kind: KindOption = None,
+    status: StatusOption = None,
+    since: SinceOption = None,
     reason: Annotated[
         str, typer.Option("--reason", help="Why, for the people who read it later.")
     ] = "",
     as_json: JsonOption = False,
 ) -> None:
-    """End a task that has not ended."""
+    """End tasks that have not ended: by their ids, or all that match."""
     loaded = _load(app)
-    with audit_log(loaded).record(Action.TASK_CANCEL, str(task_id), reason=reason) as entry:
-        message = operate.must_cancel(loaded.fleet, loaded.registry, task_id, reason=reason)
-        entry.says(message)
-    report(message, {"id": task_id, "status": "cancelled"}, as_json=as_json)
+    if ids is not None and _one_way(ids, kind, status, since):
+        for number in ids:
+            with audit_log(loaded).record(Action.TASK_CANCEL, str(number), reason=reason) as entry:
+                message = operate.must_cancel(loaded.fleet, loaded.registry, number, reason=reason)
+                entry.says(message)
+            _say_one(ids, number, "cancelled", message, as_json=as_json)
+        _say_all(ids, "cancelled", as_json=as_json)
+        return
+    wanted = _matching(loaded, kind, since, _status(status, Status.WAITING), CANCELLED)
+    told = _told(wanted)
+    with audit_log(loaded).record(Action.TASK_CANCEL, kind, reason=reason, **told) as entry:
+        changed = _all_pages(
+            lambda after: operate.cancel_many(
+                loaded.fleet, loaded.registry, wanted, after=after, reason=reason
+            )
+        )
+        verb = "is" if changed == 1 else "are"
+        message = entry.says(f"{counted(changed, 'task')} {verb} cancelled")
+    report(message, {"changed": changed}, as_json=as_json)
+
+
+def _one_way(ids: list[int], *filters: str | None) -> bool:
+    """Whether tasks are given by their ids; ids and filters together are refused."""
+    if ids and any(each is not None for each in filters):
+        refuse("give either ids, or --kind, --status and --since")
+    return bool(ids)
+
+
+def _matching(
+    loaded: App,
+    kind: str | None,
+    since: str | None,
+    status: Status,
+    allowed: tuple[Status, ...],
+) -> TaskFilter:
+    """The tasks that the options name; without --kind and --since it would be all of them."""
+    if kind is None and since is None:
+        refuse("which tasks? give their ids, or --kind, or --since, such as --since 2h")
+    if status not in allowed:
+        refuse(f"--status {status} is not one of {', '.join(map(str, allowed))}")
+    after = None
+    if since is not None:
+        after = loaded.clock.now() - parse_duration(since, what="--since")
+    return TaskFilter(kind=kind, status=status, created_after=after)
+
+
+def _status(given: str | None, otherwise: Status) -> Status:
+    found = parse_status(given)
+    return otherwise if found is None else found
+
+
+def _told(wanted: TaskFilter) -> dict[str, object]:
+    since = None if wanted.created_after is None else timestamp(wanted.created_after)
+    return {"status": str(wanted.status), "created_after": since}
+
+
+def _all_pages(act: Callable[[str | None], operate.Bulk]) -> int:
+    """Act on all pages; how many tasks changed."""
+    after, changed = None, 0
+    while True:
+        done = act(after)
+        changed, after = changed + done.changed, done.next
+        if after is None:
+            return changed
+
+
+def _say_one(ids: list[int], number: int, status: str, message: str, *, as_json: bool) -> None:
+    if len(ids) == 1 or not as_json:
+        report(message, {"id": number, "status": status}, as_json=as_json)
+
+
+def _say_all(ids: list[int], status: str, *, as_json: bool) -> None:
+    if as_json and len(ids) > 1:
+        print_json([{"id": number, "status": status} for number in ids])
 
 
 @cli.command()
 def enqueue(
     kind: Annotated[str, typer.Argument(metavar="KIND", help="The kind to enqueue.")],
     arguments: Annotated[
-        str, typer.Argument(metavar="JSON", help='Its arguments, as {"name": value}.')
-    ] = "{}",
+        list[str] | None,
+        typer.Argument(metavar="NAME=VALUE", help="Its arguments, or one JSON object."),
+    ] = None,
     app: AppOption = None,
     key: Annotated[str | None, typer.Option("--key", help="A key, unique in the kind.")] = None,
     delay: Annotated[str | None, typer.Option("--delay", help="Start later, as 5m.")] = None,
@@ -162,9 +267,9 @@ def enqueue(
             f"kind {kind!r} is rolling: its items are not enqueued; use windlass rolling add",
             code=1,
         )
-    values = parse_json(arguments, "the argument")
+    values = values_of(arguments or [], declared.arguments.types)
     if not isinstance(values, dict):
-        refuse(f'the arguments must be an object such as {{"to": "a@b.c"}}, not {arguments}')
+        refuse('the arguments must be an object such as {"to": "a@b.c"}, or to=a@b.c, not a list')
     wait = None if delay is None else parse_duration(delay, what="--delay", zero=True)
     call, how = operate.call(kind, values, key=key, delay=wait, priority=priority)
     with audit_log(loaded).record(Action.TASK_ENQUEUE, kind, key=key, delay=delay) as entry:

@@ -15,7 +15,7 @@ from windlass.core.finish import store as finish_store
 from windlass.core.shard.fleet import Fleet, ShardPages, ask_page
 from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import How
-from windlass.core.task.kind import Registry
+from windlass.core.task.kind import CRON_KEY, Registry
 from windlass.core.task.store import page as task_page
 from windlass.core.task.store import task
 from windlass.core.task.store.page import TasksBelow
@@ -25,6 +25,7 @@ from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.status import Status
 from windlass.value.task import (
     KEEP_FAILED,
+    RESERVED,
     Call,
     FailureView,
     RunLogView,
@@ -264,8 +265,17 @@ def retry_many(fleet: Fleet, wanted: TaskFilter, *, after: str | None) -> Bulk:
 def cancel_many(
     fleet: Fleet, registry: Registry, wanted: TaskFilter, *, after: str | None, reason: str
 ) -> Bulk:
-    """End tasks that have not ended; items of rolling kinds are left alone."""
-    act = _cancelling(fleet, registry, reason)
+    """End tasks that have not ended; items of rolling kinds are left alone.
+
+    Crons, and what Windlass enqueues itself, are among them only if `wanted` names their kind.
+    """
+    cancelled = _cancelling(fleet, registry, reason)
+
+    def act(found: list[TaskView], now: int, connection: Connection) -> int:
+        if wanted.kind is None:
+            found = [each for each in found if not _is_own(each)]
+        return cancelled(found, now, connection)
+
     return _each(fleet, wanted, act, after=after, what="are cancelled")
 
 
@@ -293,6 +303,11 @@ def _cancelling(fleet: Fleet, registry: Registry, reason: str) -> Act:
         return changed
 
     return act
+
+
+def _is_own(task: TaskView) -> bool:
+    """Whether Windlass made a row itself: the row of a cron, or of one of its own kinds."""
+    return task.key == CRON_KEY or task.kind.startswith(RESERVED)
 
 
 def _is_rolling(registry: Registry, name: str) -> bool:
@@ -378,7 +393,9 @@ def _each(fleet: Fleet, wanted: TaskFilter, act: Act, *, after: str | None, what
             break
     left = f"; {skipped:,} had changed, or cannot be" if skipped else ""
     more = "; there may be more" if after else ""
-    return Bulk(f"{changed:,} tasks {what}{left}{more}", changed, skipped, after)
+    tasks = "task" if changed == 1 else "tasks"
+    what = what.replace("are ", "is ") if changed == 1 else what
+    return Bulk(f"{changed:,} {tasks} {what}{left}{more}", changed, skipped, after)
 
 
 def _locate(fleet: Fleet, number: int) -> tuple[Shard, TaskView] | None:

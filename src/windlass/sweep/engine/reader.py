@@ -258,3 +258,16 @@ def known_by(kind: Kind, row: Row) -> Key:
     key, what = row
     key_of: Callable[[Any], Key] | None = getattr(terms_of(kind).source, "key_of", None)
     return key if key_of is None or what is None else key_of(what)
+
+
+def known_as(source: SweepSource, key: Key) -> str | None:
+    """The key that people know a row by, if the source has another; None if the row is gone."""
+    find: Callable[[Key], Any] | None = getattr(source, "find", None)
+    key_of: Callable[[Any], Key] | None = getattr(source, "key_of", None)
+    if find is None or key_of is None:
+        return None
+    try:
+        row = find(key)
+    except (BadSource, OSError):
+        return None
+    return None if row is None else str(key_of(row))

@@ -20,6 +20,7 @@ from windlass.core.task.kind import Kind, optional_duration
 from windlass.source.contract import Key, decode_key
 from windlass.sweep import model
 from windlass.sweep.declare import check_limit, check_ranges
+from windlass.sweep.engine.reader import known_as
 from windlass.sweep.engine.round import declare, open_round, sweep_home
 from windlass.sweep.engine.split import split_into
 from windlass.sweep.model import (
@@ -189,11 +190,12 @@ class Sweep(Generic[P, R]):
         )
         return [
             SetAside(
-                key=decode_key(each.item_key),
+                key=(key := decode_key(each.item_key)),
                 error=each.error,
                 round=each.round,
                 failed_at=to_datetime(each.failed_at),
                 tries=each.tries,
+                known_as=known_as(terms_of(self._kind).source, key),
             )
             for each in found
         ]
