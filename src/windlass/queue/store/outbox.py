@@ -10,7 +10,17 @@ from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, delete, func, or_, select, text, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    delete,
+    false,
+    func,
+    or_,
+    select,
+    text,
+    update,
+)
 
 from windlass.database.dialect import PerDialect
 from windlass.database.dialect.base import Dialect, Executor
@@ -144,14 +154,17 @@ def _insert(executor: Executor, dialect: Dialect, rows: Sequence[str]) -> None:
 
 def waiting(connection: Connection, *, buckets: Sequence[range]) -> set[int]:
     """The ids of the queues for which messages wait in these buckets."""
-    found: set[int] = set()
-    for row in connection.execute(select(queue.c.id)):
-        for run in buckets:
-            query = select(outbox.c.id).where(*_of(row.id, run)).limit(1)
-            if connection.scalar(query) is not None:
-                found.add(row.id)
-                break
-    return found
+    # In the order of the index: without one, PostgreSQL would look for a first row in all of them.
+    firsts = [
+        select(outbox.c.id)
+        .where(*_of(queue.c.id, run))
+        .order_by(outbox.c.queue_id, outbox.c.status, outbox.c.bucket, outbox.c.id)
+        .limit(1)
+        .scalar_subquery()
+        for run in buckets
+    ]
+    query = select(queue.c.id).where(or_(false(), *(first.is_not(None) for first in firsts)))
+    return set(connection.scalars(query))
 
 
 def read(
@@ -232,19 +245,18 @@ def backlog(connection: Connection, queue_id: int, *, most: int) -> OutboxBacklo
 def oldest(connection: Connection, queue_id: int) -> int | None:
     """When the oldest message that waits for a queue was published: the first of each bucket."""
     first = (
-        select(outbox.c.id)
+        select(outbox.c.created_at)
         .where(
             outbox.c.queue_id == queue_id,
             outbox.c.status == Status.WAITING,
             outbox.c.bucket == bucket.c.bucket,
         )
-        .order_by(outbox.c.id)
+        .order_by(outbox.c.queue_id, outbox.c.status, outbox.c.bucket, outbox.c.id)
         .limit(1)
         .scalar_subquery()
     )
-    firsts = select(first.label("id")).select_from(bucket).subquery()
-    query = select(func.min(outbox.c.created_at)).where(outbox.c.id.in_(select(firsts.c.id)))
-    found = connection.scalar(query)
+    firsts = select(first.label("created_at")).select_from(bucket).subquery()
+    found = connection.scalar(select(func.min(firsts.c.created_at)))
     return None if found is None else int(found)
 
 
@@ -308,7 +320,7 @@ def let_go(connection: Connection, worker: int) -> int:
     return connection.execute(changed).rowcount
 
 
-def _of(queue_id: int, run: range) -> tuple[Any, ...]:
+def _of(queue_id: int | ColumnElement[int], run: range) -> tuple[Any, ...]:
     return (
         outbox.c.queue_id == queue_id,
         outbox.c.status == Status.WAITING,
