@@ -10,6 +10,8 @@ PYTHON ?= python3
 VENV ?= .venv
 # Many tests wait, some of them for a process to die: two more than there are cores.
 JOBS ?= 4
+# The folders of the parts of `make test-all`; all tests without it.
+TESTS ?=
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 MODULES := console/node_modules/.installed
@@ -32,7 +34,7 @@ NODE := $(shell command -v npm >/dev/null && node -e \
 # Packages of Python and of Node are fetched side by side, and checked so.
 TOGETHER := $(MAKE) --jobs=2 --output-sync=line
 
-.PHONY: help demo test test-all test-console check check-python check-console format docs commands \
+.PHONY: help demo test test-all test-standard test-newest test-pooler test-console check check-python check-console format docs commands \
 	architecture bench lock servers newer-servers screenshots console-types clean
 
 help: ## list what can be made
@@ -48,13 +50,19 @@ test: ## set up, check, and run every test but the slow ones
 
 test-all: ## set up, check, build the manual, and run every test, also on the newest servers
 	@$(TOGETHER) check newer-servers docs test-console
-	@export AGAIN=15; code=0; \
-	scripts/suite $(PY) -n $(JOBS) --dist worksteal || code=$$?; \
-	WINDLASS_TEST_SERVERS=newest scripts/suite $(PY) -n $(JOBS) --dist worksteal \
-		--database postgresql,mariadb || code=$$?; \
-	WINDLASS_TEST_SERVERS=pgbouncer scripts/suite $(PY) -n $(JOBS) --dist worksteal \
-		--database postgresql || code=$$?; \
+	@code=0; for part in test-standard test-newest test-pooler; do $(MAKE) $$part || code=$$?; done; \
 	exit $$code
+
+test-standard: $(INSTALLED) $(BUILT) servers ## a part of test-all: on the usual servers; TESTS=tests/fault for one folder
+	@AGAIN=15 scripts/suite $(PY) -n $(JOBS) --dist worksteal $(TESTS)
+
+test-newest: $(INSTALLED) $(BUILT) newer-servers ## a part of test-all: on PostgreSQL 18, MariaDB 11.8 and etcd 3.5
+	@AGAIN=15 WINDLASS_TEST_SERVERS=newest scripts/suite $(PY) -n $(JOBS) --dist worksteal \
+		--database postgresql,mariadb $(TESTS)
+
+test-pooler: $(INSTALLED) $(BUILT) newer-servers ## a part of test-all: on PostgreSQL behind PgBouncer
+	@AGAIN=15 WINDLASS_TEST_SERVERS=pgbouncer scripts/suite $(PY) -n $(JOBS) --dist worksteal \
+		--database postgresql $(TESTS)
 
 test-console: $(BUILT) $(MODULES) ## run the tests of the console
 	@npm --prefix console run --silent test

@@ -4,7 +4,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from random import Random
 
 import pytest
@@ -13,9 +13,12 @@ from sqlalchemy import text
 from bench.raw.session import Session
 from tests.fault.conftest import Site
 from tests.wait import eventually
-from windlass import App, telemetry
+from windlass import AlreadyRunning, App, telemetry
 from windlass.database.connection import Connection
 from windlass.ledger import Ledger
+from windlass.queue import Queue
+
+Act = Callable[[Random, int], None]
 
 SKUS = [f"sku-{number}" for number in range(6)]
 CODES = [f"code-{number}" for number in range(40)]
@@ -81,7 +84,9 @@ def test_a_deadlock_is_counted_by_the_server_and_seen_by_no_caller(site):
     app.close()
 
 
-def test_every_face_at_once_on_the_same_rows_leaves_no_deadlock_to_a_caller(site, record_property):
+def test_every_face_at_once_on_the_same_rows_leaves_no_deadlock_to_a_caller(
+    site, queue, record_property
+):
     app = App(site.url)
     ledger = Ledger(site.url)
 
@@ -116,12 +121,10 @@ def test_every_face_at_once_on_the_same_rows_leaves_no_deadlock_to_a_caller(site
         if dice.random() < 0.5:
             run.cancel()
 
+    acts: list[Act] = [move, replace, change_items, start, *limited(app), publisher(app, queue)]
     with events("database.failed", "loop.failed") as failures:
-        with app_at_work(app), ThreadPoolExecutor(8) as pool:
-            callers = [
-                pool.submit(repeat, act, seed)
-                for seed, act in enumerate([move, replace, change_items, start] * 2)
-            ]
+        with app_at_work(app), ThreadPoolExecutor(2 * len(acts)) as pool:
+            callers = [pool.submit(repeat, act, seed) for seed, act in enumerate(acts * 2)]
             for caller in callers:
                 caller.result(timeout=120)
         app.drain()
@@ -134,13 +137,40 @@ def test_every_face_at_once_on_the_same_rows_leaves_no_deadlock_to_a_caller(site
     app.close()
 
 
+def limited(app: App) -> list[Act]:
+    """Tasks of few lanes that share a downstream, and runs of few names."""
+    warehouse = app.downstream("warehouse", concurrency=2)
+
+    @app.task(downstream=warehouse)
+    def ordered(number: int) -> None: ...
+
+    def follow(dice: Random, number: int) -> None:
+        ordered.using(lane=f"lane-{dice.randrange(3)}").enqueue(number)
+
+    def control(dice: Random, _number: int) -> None:
+        name = f"run-{dice.randrange(3)}"
+        with suppress(AlreadyRunning), app.control(name, expires="1m") as run:
+            run.step(1)
+
+    return [follow, control]
+
+
+def publisher(app: App, queue: Queue) -> Act:
+    """Messages of few keys, which leave in the order of each key."""
+
+    def publish(dice: Random, number: int) -> None:
+        app.publish(queue, {"number": number}, key=f"key-{dice.randrange(3)}")
+
+    return publish
+
+
 def ledger_skus(ledger: Ledger, order: str) -> list[str]:
     found = ledger.deduction(order)
     assert found is not None
     return [line.sku for line in found.lines]
 
 
-def repeat(act: Callable[[Random, int], None], seed: int) -> None:
+def repeat(act: Act, seed: int) -> None:
     dice = Random(seed)
     for number in range(ROUNDS):
         act(dice, number)
