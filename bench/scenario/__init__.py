@@ -36,6 +36,7 @@ SCENARIOS = (
     Scenario("follow", "bench.scenario.follow", ("postgresql", "mariadb", "mysql", "sqlite")),
     Scenario("rate", "bench.scenario.rate", ("postgresql", "mariadb", "mysql", "sqlite")),
     Scenario("lane", "bench.scenario.lane", ("postgresql", "mariadb", "mysql", "sqlite")),
+    Scenario("adapt", "bench.scenario.adapt", ("postgresql", "sqlite")),
     Scenario("outbox", "bench.scenario.outbox", ("postgresql",)),
     Scenario("ring", "bench.scenario.ring", ("sqlite",)),
     Scenario("workers", "bench.scenario.workers", ("postgresql", "mariadb", "mysql")),

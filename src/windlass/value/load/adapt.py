@@ -49,7 +49,7 @@ FASTER = 0.9
 FOLLOW = 1_600_000
 # How long to stay at a known limit before trying more; longer after tries that failed.
 STAY = 6 * SECOND
-MOST_FAILS = 2
+MOST_FAILS = 3
 SMALL_STEP = 0.02
 SMALL_RAISE = 0.1
 LARGEST_STEP = 0.3
@@ -60,7 +60,7 @@ GONE = 1.08
 # What presses: the share of the rate that is used.
 PRESSES = 0.9
 # How much more may start when more calls at once are tried.
-GUARD = 0.06
+GUARD = 0.05
 LONGEST_REST = 60.0
 # How fast the usual latency may rise in a second.
 DRIFT = 0.002
@@ -239,13 +239,7 @@ def _refused(
     """Calls were refused: what was just raised goes back, or both limits go to what it bore."""
     bore = seen.succeeded / seconds
     if state.is_raised and not state.passed:
-        rate, concurrency = state.borne_rate, state.borne
-        if rate is None or (concurrency != state.concurrency and state.step <= SMALL_RAISE):
-            # More calls at once were too many. The rate was kept near what was done.
-            rate = state.rate
-        elif concurrency == state.concurrency:
-            # Several raises may have seemed to be borne, from what it had in reserve.
-            rate = min(rate, max(bore / CAUTION, BELOW * rate))
+        rate, concurrency = _blamed(state, bore / CAUTION), state.borne
     else:
         rate, concurrency = _lower_rate(state, bounds, bore), state.concurrency
     # Of calls at once it needed fewer on average than there were at most.
@@ -255,6 +249,18 @@ def _refused(
         concurrency = max(1, fewer)
     lowered = _lowered(state, seen, now, rest=_left_alone(seen, bore))
     return _limited(lowered, rate, concurrency)
+
+
+def _blamed(state: AdaptState, bore: float) -> float | None:
+    """The rate after a raise that was not borne: what was borne before, or what it did just now."""
+    rate, before = state.rate, state.borne_rate
+    if rate is None or before is None:
+        return rate
+    if state.concurrency != state.borne:
+        # More calls at once were too many. The rate was kept near what was done.
+        return min(rate, before)
+    # Several raises may have seemed to be borne, from what it had in reserve.
+    return min(before, max(bore, BELOW * before))
 
 
 def _limited(state: AdaptState, rate: float | None, concurrency: int | None) -> AdaptState:
@@ -345,7 +351,7 @@ def _pressed(
         wanted = max(concurrency + 1, int(concurrency * (1 + step)))
         concurrency = min(bounds.concurrency or wanted, wanted)
         # What is refused at once is repeated at once, so the rate stays near what is done.
-        guard = max(bounds.lowest_rate, (1 + max(step, GUARD)) * used)
+        guard = max((1 + max(step, GUARD)) * used, state.rate_limit or bounds.lowest_rate)
         rate = guard if rate is None else max(min(rate, guard), state.rate if rate_presses else 0)
     if (rate, concurrency) == (state.rate, state.concurrency):
         return state
