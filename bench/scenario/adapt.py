@@ -61,8 +61,7 @@ def run(workers: int, capacities: Sequence[int], seconds: float) -> dict[str, Fi
     """The figures of each server and capacity, with so many workers."""
     with ExitStack() as stack:
         servers = {
-            name: stack.enter_context(LimitedServer(bears(name, capacities[0])))
-            for name in SERVERS
+            name: stack.enter_context(LimitedServer(bears(name, capacities[0]))) for name in SERVERS
         }
         addresses = (f"{name}={server.url}" for name, server in servers.items())
         os.environ["BENCH_ADAPT"] = ",".join(addresses)
