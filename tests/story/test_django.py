@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.spawn import Spawned, run_forked
-from tests.story.newer import django_six
+from tests.story.django_suite.newer import django_six
 from tests.story.served import served
 from tests.tidy.source import ROOT
 from tests.wait import eventually

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from tests.story.newer import django_six, own_tests
+from tests.story.django_suite.newer import django_six, own_tests
 from tests.tidy.source import ROOT
 
 
