@@ -17,14 +17,14 @@ from windlass.errors import OutsideTest
 GiveBack = Callable[[], None]
 
 
-class Place(NamedTuple):
+class LentPlace(NamedTuple):
     """A lent database: its URL, and the clock of the test, if it has one."""
 
     url: str
     clock: Any
 
 
-class Movable(Protocol):
+class Lendable(Protocol):
     """What has a connection of its own, and can have it elsewhere during a test."""
 
     def borrow(self, loan: Loan) -> GiveBack | None:
@@ -36,14 +36,14 @@ class Loan:
     """Which databases and brokers a test may use, by the names that `place_of` gives them."""
 
     # The name of a real database, and the lent one that stands for it.
-    places: dict[str, Place]
+    places: dict[str, LentPlace]
     allowed: set[str]
     # Lends one more, for a ledger on a database of its own.
-    lend: Callable[[], Place] | None = None
+    lend: Callable[[], LentPlace] | None = None
     refused: list[OutsideTest] = field(default_factory=list)
     _given_back: list[GiveBack] = field(default_factory=list)
 
-    def place(self, name: str) -> Place | None:
+    def place(self, name: str) -> LentPlace | None:
         """What stands for a real database, lent now if need be; None if it must be refused."""
         if name not in self.places and self.lend is not None:
             loans, LOANS[:] = LOANS[:], []
@@ -53,7 +53,7 @@ class Loan:
                 LOANS[:] = loans
         return self.places.get(name)
 
-    def take(self, each: Movable) -> None:
+    def take(self, each: Lendable) -> None:
         """Move a thing, and remember how it moves back."""
         if (give_back := each.borrow(self)) is not None:
             self._given_back.append(give_back)
@@ -74,10 +74,10 @@ class Loan:
 # The open loans, the innermost last.
 LOANS: list[Loan] = []
 # By identity: two that are equal must both move.
-MOVABLE: WeakValueDictionary[int, Movable] = WeakValueDictionary()
+MOVABLE: WeakValueDictionary[int, Lendable] = WeakValueDictionary()
 
 
-def register(each: Movable) -> None:
+def register(each: Lendable) -> None:
     """From now on it moves when a test begins, and now if one is running."""
     MOVABLE[id(each)] = each
     if LOANS:
@@ -102,10 +102,10 @@ def is_refused(name: str) -> bool:
 
 @contextmanager
 def lent(
-    places: Mapping[str, Place],
+    places: Mapping[str, LentPlace],
     allowed: set[str],
     *,
-    lend: Callable[[], Place] | None = None,
+    lend: Callable[[], LentPlace] | None = None,
 ) -> Iterator[Loan]:
     """For the block, only what is `allowed` may be used; `places` stand for real databases.
 

@@ -246,9 +246,9 @@ def windlass_app(
     apps = _declared(windlass_app_source)
     with ExitStack() as databases, ExitStack() as stack:
 
-        def lend() -> lent.Place:
+        def lend() -> lent.LentPlace:
             lender: Lender = request.getfixturevalue("windlass_lender")
-            return lent.Place(databases.enter_context(lender.lend()), windlass_clock)
+            return lent.LentPlace(databases.enter_context(lender.lend()), windlass_clock)
 
         first = apps[0] if apps else App(*windlass_databases, clock=windlass_clock)
         own = [shard.database.url for shard in first.fleet.shards]

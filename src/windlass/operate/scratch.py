@@ -13,7 +13,7 @@ from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.database.database import URL, normalise
 from windlass.database.scratch import Lender, ScratchFiles, ScratchServer
 from windlass.database.url import place_of
-from windlass.lent import Place
+from windlass.lent import LentPlace
 from windlass.operate.task import operate
 from windlass.value.status import Status
 from windlass.value.task import TaskFilter
@@ -23,12 +23,12 @@ __all__ = ["Lender", "allowed_places", "begun", "lent_places", "make_lender", "p
 
 def lent_places(
     own: Sequence[URL], databases: Sequence[str], clock: Clock | None
-) -> tuple[dict[str, Place], set[str]]:
+) -> tuple[dict[str, LentPlace], set[str]]:
     """Which lent database stands for which of an app's own, and what may be used."""
     allowed = allowed_places(databases)
     names = [place_of(url) for url in own]
     places = zip(names, databases, strict=False)
-    return {name: Place(url, clock) for name, url in places if name not in allowed}, allowed
+    return {name: LentPlace(url, clock) for name, url in places if name not in allowed}, allowed
 
 
 def allowed_places(urls: Iterable[str]) -> set[str]:

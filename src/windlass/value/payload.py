@@ -6,6 +6,9 @@ a worker will, so the handler of an accepted task can be called.
 The trace context of the caller is one more member at its end. Code that does not know it reads past
 it: a decoder of arguments ignores members that are not parameters. A handler with `**kwargs` would
 get it from a worker of an older release, so payloads of such a kind do not have it.
+
+Models of pydantic, which msgspec does not know, are written and read by their own JSON. pydantic
+stays optional.
 """
 
 from __future__ import annotations
@@ -13,14 +16,13 @@ from __future__ import annotations
 import inspect
 import math
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, NotRequired, TypedDict, TypeVar
+from typing import Any, NotRequired, TypedDict, TypeVar, cast
 
 import msgspec
 
 from windlass.errors import BadArgument, BadDeclaration, NotSerializable, PayloadTooLarge
-from windlass.value import typed
 
 E = TypeVar("E", bound=BadArgument)
 
@@ -33,7 +35,83 @@ MANY = "windlass-many"
 # What a context is carried as: the names of headers, and their values.
 Carrier = dict[str, str]
 
-_encode = typed.encode
+
+# How a model is written and read: the names of its aliases, so that it can be read again.
+DUMP = {"mode": "json", "by_alias": True, "round_trip": True}
+
+
+PLAIN = (Any, object, str, int, float, bool, None, bytes, dict, list)
+
+
+def _is_model(kind: object) -> bool:
+    """Whether it is a class of pydantic's models, without importing pydantic."""
+    return isinstance(kind, type) and hasattr(kind, "__pydantic_validator__")
+
+
+def _write_model(value: object) -> object:
+    if _is_model(type(value)) and hasattr(value, "model_dump"):
+        return cast(Any, value).model_dump(**DUMP)
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
+
+
+def _read_model(kind: type, found: object) -> object:
+    if not _is_model(kind):
+        if isinstance(found, kind):
+            return found
+        raise TypeError(f"objects of type {kind.__name__} cannot be read from JSON")
+    try:
+        # As JSON: a strict model takes a date as text there, and nowhere else.
+        return cast(Any, kind).model_validate_json(msgspec.json.encode(found))
+    except ValueError as problem:
+        raise ValueError(f"Expected {kind.__name__} ({_first_error(problem)})") from None
+
+
+def _first_error(problem: ValueError) -> str:
+    """What pydantic says, without the value: it may be long."""
+    errors: Callable[[], list[dict[str, Any]]] | None = getattr(problem, "errors", None)
+    found = errors()[0] if errors is not None else {"msg": str(problem), "loc": ()}
+    path = ".".join(map(str, found["loc"]))
+    return f"{path}: {found['msg']}" if path else str(found["msg"])
+
+
+_encode = msgspec.json.Encoder(enc_hook=_write_model).encode
+
+
+def decoder(wanted: Any) -> msgspec.json.Decoder[Any]:
+    """Reads JSON as this type."""
+    return msgspec.json.Decoder(wanted, dec_hook=_read_model)
+
+
+def _convert(value: object, wanted: Any) -> Any:
+    """A value of JSON as this type."""
+    return msgspec.convert(value, wanted, str_keys=True, dec_hook=_read_model)
+
+
+def _unreadable(wanted: Any) -> str | None:
+    """The name of a class in this type that cannot be read from JSON; None if all can."""
+    if any(wanted is plain for plain in PLAIN):
+        return None
+    # Imported here: most programs only have plain types.
+    from msgspec.inspect import type_info
+
+    found = (each for each in _customs(type_info(wanted), set()) if not _is_model(each))
+    return next((each.__name__ for each in found), None)
+
+
+def _customs(info: Any, seen: set[int]) -> Iterator[type]:
+    """The classes in a type that msgspec does not know itself."""
+    from msgspec import inspect
+
+    if isinstance(info, inspect.CustomType):
+        yield info.cls
+        return
+    if not isinstance(info, inspect.Type | inspect.Field) or id(info) in seen:
+        return
+    seen.add(id(info))
+    for name in info.__struct_fields__:
+        part = getattr(info, name)
+        for each in part if isinstance(part, tuple) else (part,):
+            yield from _customs(each, seen)
 
 
 class Arguments:
@@ -65,7 +143,7 @@ class Arguments:
         """Raise BadDeclaration if a parameter can never be stored: its type, or its default."""
         for name, parameter in self.signature.parameters.items():
             wanted = self._types.get(name, Any)
-            if (custom := typed.unreadable(wanted)) is not None:
+            if (custom := _unreadable(wanted)) is not None:
                 raise BadDeclaration(
                     f"kind {self.kind!r}: parameter {name!r} is a {custom}, which cannot be stored "
                     "as JSON; take plain data or a key, and make the object in the handler"
@@ -130,7 +208,7 @@ class Arguments:
                 continue
             try:
                 encoded = encode_value(value)
-                typed.decoder(self._types.get(name, Any)).decode(encoded)
+                decoder(self._types.get(name, Any)).decode(encoded)
             except msgspec.ValidationError as problem:
                 expected = str(problem).partition(" - at `$")[0]
                 raise self._misfit(bound, f"{expected} - at `$.{name}`") from problem
@@ -180,14 +258,14 @@ class Arguments:
 
     def _make_decoder(self) -> msgspec.json.Decoder[dict[str, Any]]:
         if self._takes_any:
-            return typed.decoder(dict[str, Any])
+            return decoder(dict[str, Any])
         fields: dict[str, Any] = {}
         for name, parameter in self.signature.parameters.items():
             wanted = self._types[name]
             fields[name] = wanted if _is_required(parameter) else NotRequired[wanted]
         # Made at run time, where a type checker cannot follow.
         make_shape: Any = TypedDict
-        return typed.decoder(make_shape(self.kind, fields))
+        return decoder(make_shape(self.kind, fields))
 
     def _convert_known(self, kwargs: dict[str, Any]) -> dict[str, Any]:
         missing = self._required - kwargs.keys()
@@ -197,7 +275,7 @@ class Arguments:
         for name, value in kwargs.items():
             wanted = self._types.get(name, Any)
             try:
-                known[name] = typed.convert(value, wanted)
+                known[name] = _convert(value, wanted)
             except msgspec.ValidationError as problem:
                 expected, _, path = str(problem).partition(" - at `$")
                 raise msgspec.ValidationError(
@@ -299,7 +377,7 @@ def result_decoder(function: Callable[..., object]) -> Callable[[str], object]:
     """A function that decodes a stored result as the handler's annotated return type, if any."""
     plain = msgspec.json.Decoder().decode
     try:
-        as_declared = typed.decoder(typing.get_type_hints(function).get("return", Any)).decode
+        as_declared = decoder(typing.get_type_hints(function).get("return", Any)).decode
     except (TypeError, NameError, AttributeError, SyntaxError):
         return plain
 
@@ -333,7 +411,7 @@ def _annotations(
             continue
         found[name] = hints.get(name, Any)
         try:
-            typed.decoder(found[name])
+            decoder(found[name])
         except TypeError as problem:
             raise BadDeclaration(
                 f"kind {kind!r}: parameter {name!r} has a type that JSON cannot represent "

@@ -144,15 +144,7 @@ class Kind:
 
 def make_kind(function: Callable[..., Any], options: Options) -> Kind:
     """The kind of `function`; an error names the wrong option."""
-    if not callable(function) or not hasattr(function, "__name__"):
-        raise BadDeclaration(f"{function!r} is not a function; declare a def or an async def")
-    name = options.name if options.name is not None else function.__name__
-    check_runs(name, function)
-    if name == "<lambda>":
-        raise BadDeclaration(
-            "a lambda has no name by which other processes find it; declare a def, or give it name="
-        )
-    check_kind_name(name)
+    name = _checked_name(function, options)
     what = f"kind {name!r}"
     max_lost = positive(options.max_lost, f"{what}: max_lost") or 1
     many = many_terms(
@@ -218,6 +210,20 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         via=_via(name, options.via),
         many=many,
     )
+
+
+def _checked_name(function: Callable[..., Any], options: Options) -> str:
+    """The name of a kind whose function can run, and be found again."""
+    if not callable(function) or not hasattr(function, "__name__"):
+        raise BadDeclaration(f"{function!r} is not a function; declare a def or an async def")
+    name = options.name if options.name is not None else function.__name__
+    check_runs(name, function)
+    if name == "<lambda>":
+        raise BadDeclaration(
+            "a lambda has no name by which other processes find it; declare a def, or give it name="
+        )
+    check_kind_name(name)
+    return name
 
 
 def check_runs(name: str, function: Callable[..., Any]) -> None:

@@ -206,7 +206,7 @@ class PlannedMember:
 
 
 @dataclass(frozen=True)
-class RingPlan:
+class JoinPlan:
     """What becomes of the ring of one database when more workers join."""
 
     database: str
@@ -216,7 +216,7 @@ class RingPlan:
     members: list[PlannedMember]
 
 
-def plan(found: RingView, joining: int) -> RingPlan:
+def plan(found: RingView, joining: int) -> JoinPlan:
     """The ring before and after `joining` workers join.
 
     The tokens are certain. Which of them a new worker gets follows from the id that it is given
@@ -241,7 +241,7 @@ def plan(found: RingView, joining: int) -> RingPlan:
         )
         for member, owned in after.items()
     ]
-    return RingPlan(found.database, joining, moving, members)
+    return JoinPlan(found.database, joining, moving, members)
 
 
 def _ids(names: Sequence[str]) -> list[int | str]:

@@ -14,8 +14,7 @@ from windlass.core.task.kind import Kind
 from windlass.errors import BadDeclaration, BadInput
 from windlass.queue.model.message import LONGEST_ID, Delivered, ReceivedMessage, hash_of, id_of_body
 from windlass.queue.model.queue import Queue
-from windlass.value.payload import Arguments
-from windlass.value.typed import decoder
+from windlass.value.payload import Arguments, decoder
 
 # The headers that senders without the property message_id use.
 ID_HEADERS = ("message-id", "message_id", "id")
