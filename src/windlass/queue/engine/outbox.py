@@ -26,6 +26,7 @@ from windlass.database.dialect.base import Count
 from windlass.errors import BadQueue, BrokerRefused, BrokerUnavailable
 from windlass.queue.broker import broker_of
 from windlass.queue.engine.contact import Contact
+from windlass.queue.model.message import Sent
 from windlass.queue.model.queue import Queue, sent_kind
 from windlass.queue.store import outbox
 from windlass.queue.store.outbox import OutboxPlace, OutboxRow
@@ -258,14 +259,8 @@ class QueueSender:
             for wave in _waves(rows):
                 sent = self._broker.publish(self._queue, [row.message for row in wave])
                 confirmed += [wave[place].id for place in sent.confirmed]
-                if sent.refused:
-                    why = next(iter(sent.refused.values()))
-                    refused, is_moving = len(sent.refused), bool(confirmed)
-                    self.contact.full(why, refused=refused, is_moving=is_moving)
-                    self._pages.narrow(2 * len(confirmed))
-                elif len(sent.confirmed) < len(wave):
-                    self.contact.failed(BrokerUnavailable(self._queue.address, UNCONFIRMED))
                 if len(sent.confirmed) < len(wave):
+                    self._hold(sent, taken=len(confirmed))
                     return False
         except BrokerRefused as problem:
             left = [row for row in rows if row.id not in set(confirmed)]
@@ -314,6 +309,15 @@ class QueueSender:
         meter = self._site.registry.meter
         if meter is not None:
             meter.publish(self._queue.name, len(ids))
+
+    def _hold(self, sent: Sent, *, taken: int) -> None:
+        """Leave the broker alone for a while: it did not take all."""
+        if not sent.refused:
+            self.contact.failed(BrokerUnavailable(self._queue.address, UNCONFIRMED))
+            return
+        why = next(iter(sent.refused.values()))
+        self.contact.full(why, refused=len(sent.refused), is_moving=taken > 0)
+        self._pages.narrow(2 * taken)
 
     def _find_refused(self, wave: Sequence[OutboxRow], *, worker: int) -> bool:
         """Find the message that the broker will never take; False if it is not about a message."""
