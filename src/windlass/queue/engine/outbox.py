@@ -52,7 +52,7 @@ UNCONFIRMED = (
 Find = Callable[[str, str], Queue | None]
 
 
-class Page(NamedTuple):
+class OutboxPage(NamedTuple):
     """Messages that wait, and where the page after them begins: after the last, at the start."""
 
     rows: Sequence[OutboxRow]
@@ -363,9 +363,9 @@ class _Pages:
         self._read = read
         self._name = name
         self._limit = FIRST_PAGE
-        self._ahead: tuple[object, Future[Page]] | None = None
+        self._ahead: tuple[object, Future[OutboxPage]] | None = None
 
-    def read(self, buckets: Sequence[range], after: OutboxPlace) -> Page:
+    def read(self, buckets: Sequence[range], after: OutboxPlace) -> OutboxPage:
         """The messages after a place."""
         wanted, ahead = (list(buckets), after), self._ahead
         self._ahead = None
@@ -377,12 +377,14 @@ class _Pages:
             self._ahead = (list(buckets), page.following), in_background(read, self._name)
         return page
 
-    def _page(self, buckets: Sequence[range], after: OutboxPlace) -> Page:
+    def _page(self, buckets: Sequence[range], after: OutboxPlace) -> OutboxPage:
         limit = self._limit
         rows = self._read(buckets, after, limit)
         self._limit = next_limit(limit, [len(row.message.body) for row in rows])
         is_full = len(rows) == limit
-        return Page(rows, OutboxPlace(rows[-1].bucket, rows[-1].id) if is_full else OutboxPlace())
+        return OutboxPage(
+            rows, OutboxPlace(rows[-1].bucket, rows[-1].id) if is_full else OutboxPlace()
+        )
 
     def narrow(self, limit: int) -> None:
         """Read fewer at once: a full queue refuses what it is sent."""
