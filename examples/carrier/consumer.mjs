@@ -20,21 +20,13 @@ async function answer(message) {
   }
 }
 
-function read({ content }) {
-  try {
-    return JSON.parse(content);
-  } catch {
-    return null;
-  }
-}
-
 const connection = await amqp.connect(url);
 const channel = await connection.createConfirmChannel();
 await channel.prefetch(20);
 await channel.assertQueue(queue, { durable: true });
 await channel.consume(queue, async (delivery) => {
-  const message = read(delivery);
-  // Nobody can answer it: drop it, so that it comes to no other consumer.
+  const message = await new Response(delivery.content).json().catch(() => null);
+  // What nobody can answer comes to no other consumer.
   if (!message?.reply_to) return channel.reject(delivery, false);
   const reply = JSON.stringify({ windlass: 1, id: message.id, ...(await answer(message)) });
   const options = { persistent: true, correlationId: message.id };

@@ -101,7 +101,7 @@ function FailedMessages({ name }: { name: string }) {
         <span className="stack">
           <button
             type="button"
-            className="as-link name clip"
+            className="as-link clip"
             title={row.message_id}
             aria-expanded={chosen === row.id}
             onClick={() => setChosen(chosen === row.id ? null : row.id)}
@@ -163,7 +163,12 @@ function Body({ row }: { row: Failed }) {
         label={t.queue.body(row.message_id)}
         text={row.is_binary ? row.body : prettyJson(row.body)}
       />
-      <Plain label={t.queue.headers} text={prettyJson(row.headers)} />
+      {row.headers !== "{}" && (
+        <>
+          <h3>{t.queue.headers}</h3>
+          <Plain label={t.queue.headers} text={prettyJson(row.headers)} />
+        </>
+      )}
     </Card>
   );
 }

@@ -101,7 +101,7 @@ export function QueueState({ row }: { row: Queue }) {
   if (row.error) {
     return (
       <Badge tone="bad" icon="warning">
-        {t.queue.away}
+        {t.queue.trouble}
       </Badge>
     );
   }

@@ -46,7 +46,6 @@ export const task = {
 export const queue = {
   about: "Queue",
   answers: "answers",
-  away: "no answer",
   base64: (type: string) => `${type}, shown as base64`,
   body: (id: string) => `Message ${id}`,
   consumers: "Consumers",
@@ -57,7 +56,7 @@ export const queue = {
   dropText:
     "The messages are deleted. Their ids stay known, so a redelivery does not bring them back.",
   dropTitle: "Drop this message?",
-  dropped: (count: string) => `${count} messages were deleted.`,
+  dropped: (count: string) => `Messages deleted: ${count}`,
   failed: "Failed",
   failedMessages: "Failed messages",
   headers: "Headers",
@@ -72,9 +71,10 @@ export const queue = {
   oldest: "Oldest",
   one: "Queue",
   out: "Out",
-  retried: (count: string) => `${count} messages are tried again.`,
+  retried: (count: string) => `Messages tried again: ${count}`,
   retryAll: "Retry all",
   retrying: "Retrying",
+  trouble: "error",
   type: "Type",
   unsent: "Cannot be sent",
   untested: "Windlass is not tested with brokers of this kind.",

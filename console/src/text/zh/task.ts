@@ -45,7 +45,6 @@ export const task: Dictionary["task"] = {
 export const queue: Dictionary["queue"] = {
   about: "队列",
   answers: "正常",
-  away: "无应答",
   base64: (type) => `${type}，以 base64 显示`,
   body: (id) => `消息 ${id}`,
   consumers: "消费者",
@@ -73,6 +72,7 @@ export const queue: Dictionary["queue"] = {
   retried: (count) => `将重试 ${count} 条消息。`,
   retryAll: "全部重试",
   retrying: "等待重试",
+  trouble: "出错",
   type: "类型",
   unsent: "无法发送",
   untested: "Windlass 未针对这类代理进行测试。",

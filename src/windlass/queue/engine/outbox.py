@@ -26,6 +26,7 @@ from windlass.database.dialect.base import Count
 from windlass.errors import BadQueue, BrokerRefused, BrokerUnavailable
 from windlass.queue.broker import broker_of
 from windlass.queue.engine.contact import Contact
+from windlass.queue.model.message import Sent
 from windlass.queue.model.queue import Queue, sent_kind
 from windlass.queue.store import outbox
 from windlass.queue.store.outbox import OutboxPlace, OutboxRow
@@ -51,7 +52,7 @@ UNCONFIRMED = (
 Find = Callable[[str, str], Queue | None]
 
 
-class Page(NamedTuple):
+class OutboxPage(NamedTuple):
     """Messages that wait, and where the page after them begins: after the last, at the start."""
 
     rows: Sequence[OutboxRow]
@@ -258,14 +259,8 @@ class QueueSender:
             for wave in _waves(rows):
                 sent = self._broker.publish(self._queue, [row.message for row in wave])
                 confirmed += [wave[place].id for place in sent.confirmed]
-                if sent.refused:
-                    why = next(iter(sent.refused.values()))
-                    refused, is_moving = len(sent.refused), bool(confirmed)
-                    self.contact.full(why, refused=refused, is_moving=is_moving)
-                    self._pages.narrow(2 * len(confirmed))
-                elif len(sent.confirmed) < len(wave):
-                    self.contact.failed(BrokerUnavailable(self._queue.address, UNCONFIRMED))
                 if len(sent.confirmed) < len(wave):
+                    self._hold(sent, taken=len(confirmed))
                     return False
         except BrokerRefused as problem:
             left = [row for row in rows if row.id not in set(confirmed)]
@@ -315,6 +310,15 @@ class QueueSender:
         if meter is not None:
             meter.publish(self._queue.name, len(ids))
 
+    def _hold(self, sent: Sent, *, taken: int) -> None:
+        """Leave the broker alone for a while: it did not take all."""
+        if not sent.refused:
+            self.contact.failed(BrokerUnavailable(self._queue.address, UNCONFIRMED))
+            return
+        why = next(iter(sent.refused.values()))
+        self.contact.full(why, refused=len(sent.refused), is_moving=taken > 0)
+        self._pages.narrow(2 * taken)
+
     def _find_refused(self, wave: Sequence[OutboxRow], *, worker: int) -> bool:
         """Find the message that the broker will never take; False if it is not about a message."""
         try:
@@ -359,9 +363,9 @@ class _Pages:
         self._read = read
         self._name = name
         self._limit = FIRST_PAGE
-        self._ahead: tuple[object, Future[Page]] | None = None
+        self._ahead: tuple[object, Future[OutboxPage]] | None = None
 
-    def read(self, buckets: Sequence[range], after: OutboxPlace) -> Page:
+    def read(self, buckets: Sequence[range], after: OutboxPlace) -> OutboxPage:
         """The messages after a place."""
         wanted, ahead = (list(buckets), after), self._ahead
         self._ahead = None
@@ -373,12 +377,14 @@ class _Pages:
             self._ahead = (list(buckets), page.following), in_background(read, self._name)
         return page
 
-    def _page(self, buckets: Sequence[range], after: OutboxPlace) -> Page:
+    def _page(self, buckets: Sequence[range], after: OutboxPlace) -> OutboxPage:
         limit = self._limit
         rows = self._read(buckets, after, limit)
         self._limit = next_limit(limit, [len(row.message.body) for row in rows])
         is_full = len(rows) == limit
-        return Page(rows, OutboxPlace(rows[-1].bucket, rows[-1].id) if is_full else OutboxPlace())
+        return OutboxPage(
+            rows, OutboxPlace(rows[-1].bucket, rows[-1].id) if is_full else OutboxPlace()
+        )
 
     def narrow(self, limit: int) -> None:
         """Read fewer at once: a full queue refuses what it is sent."""
