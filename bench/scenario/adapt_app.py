@@ -43,6 +43,4 @@ CEILINGS: dict[str, dict[str, object]] = {
     "queue": {"concurrency": 40},
 }
 ADDRESSES = dict(each.split("=") for each in os.environ.get(SERVERS, "").split(",") if each)
-KINDS = {
-    name: declare(name, address, **CEILINGS[name]) for name, address in ADDRESSES.items()
-}
+KINDS = {name: declare(name, address, **CEILINGS[name]) for name, address in ADDRESSES.items()}

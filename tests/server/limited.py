@@ -150,9 +150,7 @@ class Side:
             self._waiting.pop(0).set_result(None)
 
 
-async def converse(
-    side: Side, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-) -> None:
+async def converse(side: Side, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
     """Answer the requests of one connection."""
     try:
         while head := await reader.readuntil(b"\r\n\r\n"):
@@ -165,7 +163,8 @@ async def converse(
             extra = "" if later is None else f"Retry-After: {later}\r\n"
             writer.write(
                 f"HTTP/1.1 {status} Answer\r\nContent-Type: application/json\r\n{extra}"
-                f"Content-Length: {len(text)}\r\n\r\n".encode() + text
+                f"Content-Length: {len(text)}\r\n\r\n".encode()
+                + text
             )
             await writer.drain()
             if headers.get("connection") == "close":
@@ -189,7 +188,8 @@ async def serve() -> None:
     server = await asyncio.start_server(
         lambda reader, writer: converse(side, reader, writer), "127.0.0.1", 0, backlog=1024
     )
-    print(server.sockets[0].getsockname()[1], flush=True)
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
     await server.serve_forever()
 
 

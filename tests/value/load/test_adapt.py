@@ -88,7 +88,14 @@ def test_it_holds_whatever_the_seed(kind, capacities, latency, bounds, seed):
     if kind == "concurrency" and bounds.concurrency is None:
         pytest.skip("calls at once cannot be limited by a rate alone")
     phases = run(
-        kind, capacities, bounds, seed=seed, seconds=150, settle=90, latency=latency, workers=1 + seed % 4
+        kind,
+        capacities,
+        bounds,
+        seed=seed,
+        seconds=150,
+        settle=90,
+        latency=latency,
+        workers=1 + seed % 4,
     )
 
     holds(phases)
