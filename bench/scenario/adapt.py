@@ -1,8 +1,8 @@
 """Downstreams that adapt, against HTTP servers whose capacity changes: share, refusals, settling.
 
-Each server has a downstream of its own, which 1, 2 and 4 workers call by httpx in async handlers and
-by urllib in sync ones: `rate` refuses calls above a rate and `both` does, too (its downstream also
-declares a concurrency), `concurrency` refuses calls above a number at once, `queue` lets them wait.
+Each server has a downstream of its own. 1, 2 and 4 workers call it, by httpx in async handlers and
+by urllib in sync ones. `rate` refuses calls above a rate. So does `both`, whose downstream also has
+a concurrency. `concurrency` refuses calls above a number at once, and `queue` lets them wait.
 The figures come from the servers' own logs. `share` is the part of the capacity that was used and
 `refused` that of the calls that were refused, from `SETTLE_SECONDS` after each change to the next
 one; `settled` is after how many seconds ten seconds began that kept both goals. Capacities are low,

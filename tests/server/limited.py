@@ -188,7 +188,8 @@ async def serve() -> None:
     server = await asyncio.start_server(
         lambda reader, writer: converse(side, reader, writer), "127.0.0.1", 0, backlog=1024
     )
-    print(server.sockets[0].getsockname()[1], flush=True)
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
     await server.serve_forever()
 
 

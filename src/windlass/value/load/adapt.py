@@ -4,7 +4,7 @@ One state serves the whole fleet. Each interval has the sum of what all workers 
 that a limit is passed:
 
 * Calls are refused (429, 503, `Overloaded`). What the other side still did then is the best measure
-  of what it can bear: rate and concurrency go to that, once, and then wait until the workers follow.
+  of what it can bear: both limits go to that, once, and then wait until the workers follow.
   If one of them was just raised, it is to blame, and goes back to what was borne.
 * Calls take much longer than they did. Then fewer calls at once are allowed: as many as the work
   needs at the usual latency. If this does not make calls faster, it was not the cause; it is
@@ -59,6 +59,8 @@ FIRST_STEP = 0.5
 GONE = 1.08
 # What presses: the share of the rate that is used.
 PRESSES = 0.9
+# The share of the calls at once; some permits are always on their way between workers.
+PRESSES_AT_ONCE = 0.75
 # How much more may start when more calls at once are tried.
 GUARD = 0.05
 LONGEST_REST = 60.0
@@ -142,7 +144,7 @@ class AdaptState(msgspec.Struct, frozen=True, omit_defaults=True):
     # How often in a row the limit was passed.
     passed: int = 0
     usual_latency: float | None = None
-    # How long calls took when there were last made fewer at once; until it is seen whether it helped.
+    # How long calls took when they were made fewer; None once it is seen whether that helped.
     slow_latency: float | None = None
 
 
@@ -338,7 +340,9 @@ def _pressed(
     rate, concurrency = state.rate, state.concurrency
     used = seen.started / seconds / CAUTION
     rate_presses = rate is not None and used >= PRESSES * rate
-    concurrency_presses = concurrency is not None and seen.in_flight >= concurrency
+    concurrency_presses = (
+        concurrency is not None and seen.in_flight >= PRESSES_AT_ONCE * concurrency
+    )
     is_known = state.rate_limit is not None or state.concurrency_limit is not None
     if not (rate_presses or concurrency_presses) or (is_known and now < state.probe_at):
         return state
