@@ -14,8 +14,7 @@ from windlass.core.face import Site
 from windlass.core.run.chain import Chain
 from windlass.core.run.contract import Keeper, Observer, RunCarrier, Stopper
 from windlass.core.run.gauge import Gauge
-from windlass.core.run.many.company import Company
-from windlass.core.run.plan import StartPlan
+from windlass.core.run.plan import Company, StartPlan
 from windlass.core.run.trip import Trip
 from windlass.core.task.downstream import Limited
 from windlass.core.task.kind import CRON_KEY, Given, Kind
