@@ -53,7 +53,7 @@ class KindLoad:
         self.is_rolling = kind.period is not None
         self.has_rows = kind.has_rows
         # How many rows a call takes at most, and whether a list waits for company.
-        self.many = kind.many and kind.many.most
+        self.many = kind.many.most if kind.many else None
         self.gathers = bool(kind.many and kind.many.wait)
         # Whether a success without a result is deleted at once: without a key, and with one.
         self.forgets, self.forgets_named = not kind.terms.keep, kind.terms.keep == 0
