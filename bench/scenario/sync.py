@@ -129,8 +129,14 @@ def sync(sales: int) -> dict[str, float]:
         for running in reversed(started):
             running.kill()
             running.wait()
-    doubled = _in_book("one") + _in_book("two") - sales
-    return {"sales": sales, "synced": round(sales / seconds), "missing": 0, "doubled": doubled}
+    rows = _in_book("one") + _in_book("two")
+    different = _in_book("one", "distinct") + _in_book("two", "distinct")
+    return {
+        "sales": sales,
+        "synced": round(sales / seconds),
+        "missing": sales - different,
+        "doubled": rows - different,
+    }
 
 
 def _in_book(seller: str, how: str = "") -> int:

@@ -34,7 +34,7 @@ from windlass.core.ring.ring import Mark, Ring
 from windlass.core.ring.store import Kinds
 from windlass.core.run.budget import Budget
 from windlass.core.run.in_flight import InFlight
-from windlass.core.run.many.company import Gatherer
+from windlass.core.run.many.gather import Gatherer
 from windlass.core.run.permit import Pool
 from windlass.core.run.ready import has_limits
 from windlass.core.run.runner import Coroutines, Pacer, Threads, Watch

@@ -14,8 +14,7 @@ from windlass.core.face import Site
 from windlass.core.run.chain import Chain
 from windlass.core.run.contract import Keeper, Observer, RunCarrier, Stopper
 from windlass.core.run.gauge import Gauge
-from windlass.core.run.many.company import Company
-from windlass.core.run.plan import StartPlan
+from windlass.core.run.plan import Company, StartPlan
 from windlass.core.run.trip import Trip
 from windlass.core.task.downstream import Limited
 from windlass.core.task.kind import CRON_KEY, Given, Kind
@@ -54,7 +53,7 @@ class KindLoad:
         self.is_rolling = kind.period is not None
         self.has_rows = kind.has_rows
         # How many rows a call takes at most, and whether a list waits for company.
-        self.many = kind.many and kind.many.most
+        self.many = kind.many.most if kind.many else None
         self.gathers = bool(kind.many and kind.many.wait)
         # Whether a success without a result is deleted at once: without a key, and with one.
         self.forgets, self.forgets_named = not kind.terms.keep, kind.terms.keep == 0
