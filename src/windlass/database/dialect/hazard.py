@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from pathlib import Path, PurePosixPath
@@ -102,11 +103,19 @@ def refusal(problem: BaseException, file: str, *, was_reached: bool) -> str | No
         return f"{path} is not a SQLite database; give the path of another file"
     if not code.startswith("SQLITE_CANTOPEN"):
         return None
-    if path.is_dir():
+    if os.path.isdir(path):
         return f"{path} is a folder; give the path of a file in it, such as {path / 'shop.db'}"
-    if not path.parent.is_dir():
+    if _is_missing(path.parent):
         return f"{path}: there is no folder {path.parent}; create it, or give another path"
     return (
         f"{path} cannot be opened by user {whoami()}; give the user of this process the right to "
         "read and write it, and its folder"
     )
+
+
+def _is_missing(folder: Path) -> bool:
+    """Whether there is no such folder; a folder that may not be looked at is there."""
+    try:
+        return not folder.is_dir()
+    except PermissionError:
+        return False
