@@ -62,14 +62,15 @@ def pythons() -> Iterator[Path]:
 def make(folder: Path, python: Path) -> None:
     """Make the environment, and unpack the source of its Django."""
     shutil.rmtree(folder, ignore_errors=True)
-    run([str(python), "-m", "venv", str(folder)])
-    made = str(folder / "bin" / "python")
-    pinned = ["--quiet", "--require-hashes", "-r", str(REQUIREMENTS)]
+    made, uv = str(folder / "bin" / "python"), [sys.executable, "-m", "uv", "--quiet"]
+    pinned = ["install", "--quiet", "--require-hashes", "-r", str(REQUIREMENTS)]
     try:
-        run([sys.executable, "-m", "uv", "pip", "install", *pinned, "--python", made])
+        run([*uv, "venv", "--seed", "--python", str(python), str(folder)])
+        run([*uv, "pip", *pinned, "--python", made])
     except AssertionError:
         # It is quicker, but does not read the settings of pip.
-        run([made, "-m", "pip", "install", *pinned])
+        run([str(python), "-m", "venv", "--clear", str(folder)])
+        run([made, "-m", "pip", *pinned])
     pin = re.search(r"^django==.*\n(?:    --hash=.*\n)+", REQUIREMENTS.read_text(), re.MULTILINE)
     assert pin is not None
     (folder / "django.txt").write_text(pin[0])
