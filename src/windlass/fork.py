@@ -18,19 +18,15 @@ class Forker(Protocol):
 
 
 _ALL: WeakSet[Forker] = WeakSet()
-_LAST: WeakSet[Forker] = WeakSet()
 
 
-def watch_forks(owner: Forker, *, last: bool = False) -> None:
-    """Call `owner.after_fork` in every child that this process forks.
-
-    The `last` are called when all others are ready in the child.
-    """
-    (_LAST if last else _ALL).add(owner)
+def watch_forks(owner: Forker) -> None:
+    """Call `owner.after_fork` in every child that this process forks."""
+    _ALL.add(owner)
 
 
 def _after_fork() -> None:
-    for owner in [*_ALL, *_LAST]:
+    for owner in list(_ALL):
         owner.after_fork()
 
 

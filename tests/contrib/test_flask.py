@@ -1,7 +1,5 @@
 """What Flask gets beside the example that is served in tests/story."""
 
-import os
-
 import pytest
 from flask import Flask, redirect, request
 
@@ -60,28 +58,3 @@ def test_a_worker_runs_on_a_thread_until_it_is_stopped(app):
 
     left = "select count(*) from windlass_worker where left_at is null"
     assert app.database.read(lambda connection: connection.exec_driver_sql(left).scalar()) == 0
-
-
-def test_a_forked_process_has_a_worker_of_its_own(app):
-    extension = Windlass(app, Flask(__name__), worker=True)
-    workers = "select count(*) from windlass_worker where pid = {}"
-
-    def joined(pid):
-        query = workers.format(pid)
-        return app.database.read(lambda connection: connection.exec_driver_sql(query).scalar())
-
-    eventually(lambda: joined(os.getpid()), 20)
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child == 0:
-        # As a server's worker: it lives until it is told to end.
-        os.close(writing)
-        os.read(reading, 1)
-        os._exit(0)
-    try:
-        eventually(lambda: joined(child), 20)
-    finally:
-        os.close(writing)
-        os.waitpid(child, 0)
-        os.close(reading)
-    extension.stop()

@@ -143,6 +143,7 @@ def test_the_tests_of_the_project_pass(project):
     assert "Ran 4 tests" in project.manage("test", "--noinput")
 
 
+@pytest.mark.timeout(600)
 def test_the_tests_of_the_project_pass_on_django_6(tmp_path):
     project = Project(tmp_path, f"sqlite:///{tmp_path / 'shop.sqlite3'}")
     done = subprocess.run(

@@ -76,14 +76,14 @@ class KeptWorker:
 
 
 class WorkerThread:
-    """A kept worker on a thread of its own, until the process ends; also in forked children."""
+    """A kept worker on a thread of its own, until the process ends. Forked children have none."""
 
     def __init__(self, make: Callable[[], Runs], *, grace_seconds: float) -> None:
         self._make = make
         self._wait_seconds = grace_seconds + LEAVE_SECONDS
         self._kept: KeptWorker | None = None
         self._thread: threading.Thread | None = None
-        watch_forks(self, last=True)
+        watch_forks(self)
         # `atexit` comes too late: no thread pool takes work any more, and leaving needs one.
         register = vars(threading).get("_register_atexit", atexit.register)
         register(self.stop)
@@ -106,8 +106,5 @@ class WorkerThread:
         self._kept = self._thread = None
 
     def after_fork(self) -> None:
-        """The parent's thread is not here: start another one."""
-        was_running = self._thread is not None
+        """The parent's thread is not here, so there is nothing to stop."""
         self._kept = self._thread = None
-        if was_running:
-            self.start()

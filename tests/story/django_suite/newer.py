@@ -62,17 +62,22 @@ def pythons() -> Iterator[Path]:
 def make(folder: Path, python: Path) -> None:
     """Make the environment, and unpack the source of its Django."""
     shutil.rmtree(folder, ignore_errors=True)
-    uv = [sys.executable, "-m", "uv", "--quiet"]
-    run([*uv, "venv", "--seed", "--python", str(python), str(folder)])
-    install = ["pip", "install", "--require-hashes", "-r", str(REQUIREMENTS)]
-    run([*uv, *install, "--python", str(folder / "bin" / "python")])
+    made, uv = str(folder / "bin" / "python"), [sys.executable, "-m", "uv", "--quiet"]
+    pinned = ["install", "--quiet", "--require-hashes", "-r", str(REQUIREMENTS)]
+    try:
+        run([*uv, "venv", "--seed", "--python", str(python), str(folder)])
+        run([*uv, "pip", *pinned, "--python", made])
+    except AssertionError:
+        # It is quicker, but does not read the settings of pip.
+        run([str(python), "-m", "venv", "--clear", str(folder)])
+        run([made, "-m", "pip", *pinned])
     pin = re.search(r"^django==.*\n(?:    --hash=.*\n)+", REQUIREMENTS.read_text(), re.MULTILINE)
     assert pin is not None
     (folder / "django.txt").write_text(pin[0])
     download = ["pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
     built = ["--no-binary=:all:", "--no-build-isolation", "--require-hashes", "--dest=source"]
     run(
-        [str(folder / "bin" / "python"), "-m", *download, *built, "--requirement=django.txt"],
+        [made, "-m", *download, *built, "--requirement=django.txt"],
         folder,
     )
     (archive,) = (folder / "source").glob("*.tar.gz")

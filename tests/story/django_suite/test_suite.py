@@ -10,6 +10,8 @@ from tests.story.django_suite.newer import django_six, own_tests
 from tests.tidy.source import ROOT
 
 
+# The first run makes the environment.
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("engine", ["sqlite", pytest.param("postgresql", marks=pytest.mark.slow)])
 def test_the_tests_of_django_pass_that_no_backend_with_a_database_must_fail(
     engine, tmp_path, request
