@@ -17,7 +17,7 @@ from windlass.database import schema
 
 pytestmark = pytest.mark.slow
 TASKS = 6_000
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 70.0
 
 
 @pytest.fixture
@@ -47,9 +47,8 @@ def refused(server: LimitedServer) -> int:
     return sum(call.is_refused for call in server.log)
 
 
-@pytest.mark.parametrize("at_once", [False, True], ids=["rate", "at-once"])
-def test_the_limits_of_a_fleet_follow_what_a_server_refuses(crew: Crew, server, at_once):
-    server.change(Bears(at_once=3, seconds=0.2) if at_once else server.bears)
+@pytest.mark.mostly("sqlite")
+def test_the_limits_of_a_fleet_follow_what_a_server_refuses(crew: Crew, server):
     (crew.folder / "served.py").write_text(MODULE.format(url=crew.url, address=server.url))
     app, kinds = make_app(crew.url, server.url)
     with closing(app):
@@ -60,10 +59,10 @@ def test_the_limits_of_a_fleet_follow_what_a_server_refuses(crew: Crew, server, 
         crew.start_many(2)
         eventually(lambda: refused(server), PATIENCE_SECONDS)
         eventually(lambda: watch.rate < 30.0, PATIENCE_SECONDS)
-        server.change(Bears(per_second=2.0))
-        eventually(lambda: watch.rate < 5.0, PATIENCE_SECONDS)
+        server.change(Bears(per_second=5.0))
+        eventually(lambda: watch.rate < 9.0, PATIENCE_SECONDS)
         server.change(Bears(per_second=10 * CEILING))
-        eventually(lambda: watch.rate > 20.0, PATIENCE_SECONDS)
+        eventually(lambda: watch.rate > 15.0, PATIENCE_SECONDS)
 
         limits = [each.rate for each in watch.seen if each.rate is not None]
         assert min(limits) >= FLOOR
