@@ -351,12 +351,17 @@ def _pressed(
         rate = min(bounds.rate or inf, rate * (1 + step))
         # Near a known limit one after the other, and first the one with the smaller steps.
         concurrency_presses &= step > SMALL_STEP
-    if concurrency is not None and concurrency_presses:
+    if (
+        concurrency is not None
+        and concurrency_presses
+        and concurrency < (bounds.concurrency or inf)
+    ):
         wanted = max(concurrency + 1, int(concurrency * (1 + step)))
         concurrency = min(bounds.concurrency or wanted, wanted)
         # What is refused at once is repeated at once, so the rate stays near what is done.
         guard = max((1 + max(step, GUARD)) * used, state.rate_limit or bounds.lowest_rate)
-        rate = guard if rate is None else max(min(rate, guard), state.rate if rate_presses else 0)
+        least = (state.rate or 0.0) if rate_presses else 0.0
+        rate = guard if rate is None else max(min(rate, guard), least)
     if (rate, concurrency) == (state.rate, state.concurrency):
         return state
     return replace(
