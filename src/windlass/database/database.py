@@ -195,7 +195,8 @@ class Database:
         It has the password, so it must not be stored or logged. Statements on such a connection
         need `dialect.qualified`.
         """
-        lent.check(self._place, lambda: self.name)
+        if lent.LOANS:
+            lent.check(self._place, lambda: self.name)
         unnamed, named = self.engine.dialect.create_connect_args(self.dialect.clean(self.url))
         options = self.dialect.engine_options(self.url, self.bounds)["connect_args"]
         # Only the driver of SQLite takes a file, which it calls the database.
@@ -382,7 +383,8 @@ class Database:
             return work(self.dialect.at_one_moment(connection))
 
     def _retry(self, once: Callable[[], T], tries: int, *, patient: bool = True) -> T:
-        lent.check(self._place, lambda: self.name)
+        if lent.LOANS:
+            lent.check(self._place, lambda: self.name)
         tries = min(tries, getattr(self._patience, "tries", tries))
         failures = conflicts = 0
         began = tried = time.monotonic()
