@@ -24,7 +24,7 @@ from windlass.database.connection import backend_of, is_async, on_its_thread
 from windlass.errors import BadConnection, BadInput
 from windlass.value.duration import Duration, parse_duration
 
-T = TypeVar("T", str, int)
+T = TypeVar("T", bound=str | int)
 
 TABLE = "windlass_sink"
 KEEP: Duration = "30d"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 
 from windlass.clock import to_datetime
-from windlass.core.run.many.together import ItemRun, is_list
+from windlass.core.run.many.together import ListedRun, is_list
 from windlass.core.run.ready import Run
 from windlass.core.task.current import current
 from windlass.database.connection import Connection
@@ -76,7 +76,7 @@ class RunContext:
     def deadline(self) -> float | None:
         """When the run times out, on `time.monotonic()`; None without a time-out."""
         run = self._run
-        if isinstance(run, ItemRun) and run.call_run is not None:
+        if isinstance(run, ListedRun) and run.call_run is not None:
             run = run.call_run
         return run.deadline
 

@@ -20,7 +20,7 @@ from windlass.core.run.budget import Budget
 from windlass.core.run.chain import Chain
 from windlass.core.run.contract import Keeper, RunCarrier
 from windlass.core.run.known import Capacity, EndedRuns, KnownRows, Speedometer
-from windlass.core.run.many.together import ItemRun, Lists
+from windlass.core.run.many.together import ListedRun, Lists
 from windlass.core.run.observe import observer_of
 from windlass.core.run.ready import (
     KindLoad,
@@ -341,7 +341,7 @@ class InFlight:
             if run.state is State.GONE:
                 continue
             run.state = State.GONE
-            if not isinstance(run, ItemRun):
+            if not isinstance(run, ListedRun):
                 self._stopped_running(run)
                 continue
             call = self.lists.drop(run)
@@ -477,7 +477,7 @@ class InFlight:
         if run is None:
             return None
         load = run.load
-        if load.many is not None and isinstance(run, ItemRun):
+        if load.many is not None and isinstance(run, ListedRun):
             run = self.lists.begin(ready, run, now)
         else:
             load.queued -= 1
@@ -568,4 +568,4 @@ class InFlight:
 
 
 def _run_of(task: Claimed, load: KindLoad) -> Run:
-    return Run(task, load) if load.many is None else ItemRun(task, load)
+    return Run(task, load) if load.many is None else ListedRun(task, load)

@@ -147,14 +147,7 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
     name = _checked_name(function, options)
     what = f"kind {name!r}"
     max_lost = positive(options.max_lost, f"{what}: max_lost") or 1
-    many = many_terms(
-        name,
-        options.many,
-        options.wait,
-        via=options.via,
-        logs=options.logs,
-        max_lost=max_lost,
-    )
+    many = many_terms(name, options, max_lost=max_lost)
     # What one task is: with many, an item of the list.
     called = function if many is None else item_function(name, function)
     arguments = Arguments(name, called)
@@ -199,14 +192,7 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         has_rows=options.has_rows,
         hands_over=options.hands_over,
         logs=_logs(name, options.logs),
-        lane=lane_terms(
-            name,
-            arguments.signature,
-            of=options.lane,
-            per_lane=options.per_lane,
-            on_failure=options.on_failure,
-            fair=options.fair,
-        ),
+        lane=_lane(name, arguments, options),
         via=_via(name, options.via),
         many=many,
     )
@@ -414,6 +400,17 @@ def check_no_required_arguments(name: str, arguments: Arguments) -> None:
 def optional_duration(given: Duration | None, what: str, *, zero: bool = False) -> int | None:
     """A duration, or None."""
     return None if given is None else parse_duration(given, what=what, zero=zero)
+
+
+def _lane(name: str, arguments: Arguments, options: Options) -> LaneTerms | None:
+    return lane_terms(
+        name,
+        arguments.signature,
+        of=options.lane,
+        per_lane=options.per_lane,
+        on_failure=options.on_failure,
+        fair=options.fair,
+    )
 
 
 def _via(name: str, given: object) -> Via | None:

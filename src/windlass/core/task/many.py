@@ -41,11 +41,9 @@ class ManyTerms:
     wait: int
 
 
-def many_terms(
-    name: str, many: object, wait: Duration | None, *, via: object, logs: int, max_lost: int
-) -> ManyTerms | None:
+def many_terms(name: str, given: Any, *, max_lost: int) -> ManyTerms | None:
     """What a declaration says about lists; an error names the option that is wrong."""
-    what = f"kind {name!r}"
+    what, many, wait = f"kind {name!r}", given.many, given.wait
     if many is None:
         if wait is not None:
             raise BadDeclaration(
@@ -54,12 +52,12 @@ def many_terms(
         return None
     if isinstance(many, bool) or not isinstance(many, int) or not 1 <= many <= MOST_AT_ONCE:
         raise BadDeclaration(f"{what}: many={many!r} is not a number from 1 to {MOST_AT_ONCE:,}")
-    if via is not None:
+    if given.via is not None:
         raise BadDeclaration(
             f"{what}: many= and via= cannot be combined: each task is a message of its own, which "
             "a consumer runs alone; leave one of them out"
         )
-    if logs:
+    if given.logs:
         raise BadDeclaration(
             f"{what}: many= and logs= cannot be combined: nobody knows to which item of a list a "
             "record belongs; leave one of them out"

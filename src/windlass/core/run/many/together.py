@@ -36,7 +36,7 @@ class BadAnswer(TypeError):
     """A handler answered a list with something that does not fit it."""
 
 
-class ItemRun(Run):
+class ListedRun(Run):
     """One row of a list."""
 
     __slots__ = ("call_run", "company")
@@ -62,7 +62,7 @@ class ListRun(Run):
 
     __slots__ = ("answers", "given_items", "items")
 
-    def __init__(self, items: Sequence[ItemRun], lists: Lists) -> None:
+    def __init__(self, items: Sequence[ListedRun], lists: Lists) -> None:
         first = items[0]
         # Not a row that was only read: its claim is not written down.
         super().__init__(msgspec.structs.replace(first.task, batch=0), first.load)
@@ -70,7 +70,7 @@ class ListRun(Run):
         self.is_probe = first.is_probe
         self.items = list(items)
         # Those that the handler was called with: their arguments fit.
-        self.given_items: list[ItemRun] = []
+        self.given_items: list[ListedRun] = []
         # How items ended that were answered one by one, by the number of the row.
         self.answers: dict[int, Outcome] = {}
         self.keeper = lists
@@ -129,7 +129,7 @@ class ListRun(Run):
             ),
         )
 
-    def outcome_of(self, item: ItemRun, *, is_alone: bool) -> Outcome | None:
+    def outcome_of(self, item: ListedRun, *, is_alone: bool) -> Outcome | None:
         """How an item ended; None if the call failed and nobody knows which item is to blame."""
         answer = self.answers.get(item.number)
         if answer is not None:
@@ -155,7 +155,7 @@ def is_overload(outcome: Outcome) -> bool:
     return isinstance(outcome, Snoozed) and outcome.overload is not None
 
 
-def _answer(item: ItemRun, given: object) -> Outcome:
+def _answer(item: ListedRun, given: object) -> Outcome:
     if isinstance(given, type) and issubclass(given, BaseException):
         given = given()
     return failure(item, given) if isinstance(given, BaseException) else success(given)
@@ -171,7 +171,7 @@ class Lists:
     # Whether items of a failed list wait to be called again.
     has_split: bool = False
 
-    def begin(self, ready: ReadyQueue, first: ItemRun, now: float) -> ListRun:
+    def begin(self, ready: ReadyQueue, first: ListedRun, now: float) -> ListRun:
         """Take the rows that may be in one call with `first`, and begin them."""
         run = ListRun([first, *_others(ready, first)], self)
         for item in run.items:
@@ -207,20 +207,20 @@ class Lists:
     def taken_back(self, run: Run) -> None:
         """Never: a call starts as soon as it is made."""
 
-    def drop(self, item: ItemRun) -> ListRun | None:
+    def drop(self, item: ListedRun) -> ListRun | None:
         """Take a row out of its call; returns the call, if nothing is left in it."""
         run = item.call_run
         self._leave(item)
         is_empty = run is not None and all(each.state is State.GONE for each in run.items)
         return run if is_empty else None
 
-    def _leave(self, item: ItemRun) -> None:
+    def _leave(self, item: ListedRun) -> None:
         if self.in_flight.running.get(item.number) is item:
             del self.in_flight.running[item.number]
         item.call_run = None
         self.listed -= 1
 
-    def _split(self, items: Sequence[ItemRun]) -> None:
+    def _split(self, items: Sequence[ListedRun]) -> None:
         """Let the items of a failed call be called again, half as many at once, before others."""
         for item in reversed(items):
             item.state, item.company = State.QUEUED, (len(items) + 1) // 2
@@ -228,17 +228,17 @@ class Lists:
         self.has_split |= bool(items)
 
 
-def _others(ready: ReadyQueue, first: ItemRun) -> list[ItemRun]:
+def _others(ready: ReadyQueue, first: ListedRun) -> list[ListedRun]:
     """The rows that are called with `first`: those that wait, the highest priority first."""
     most = first.company or first.load.many or 1
     if first.is_probe or most == 1:
         return []
-    found: list[ItemRun] = []
+    found: list[ListedRun] = []
     for rank in [each for each in ready.order if each[2] == first.kind.name]:
         queue = ready.queues[rank]
         while queue and len(found) < most - 1:
             other = queue[0]
-            if not isinstance(other, ItemRun) or other.company != first.company or other.is_probe:
+            if not isinstance(other, ListedRun) or other.company != first.company or other.is_probe:
                 break
             found.append(other)
             queue.popleft()
