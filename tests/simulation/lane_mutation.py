@@ -63,12 +63,13 @@ def a_chain_goes_on_after_any_outcome(patch: pytest.MonkeyPatch, stage: Stage) -
 
 
 def a_lane_is_free_when_the_first_of_its_chain_is(patch: pytest.MonkeyPatch, stage: Stage) -> None:
-    def took(search: Search, rows: list[LaneRow], read_at: float) -> None:
-        search.taken.append((rows, read_at))
-        search.left -= len(rows)
-        search.lanes.held[rows[0].lane] = [rows[0].id]
+    took = Search.took
 
-    patch.setattr(Search, "took", took)
+    def took_one(search: Search, first: LaneRow, *behind: Any, are_all: bool) -> None:
+        took(search, first, *behind, are_all=are_all)
+        search.lanes.held[first.lane] = [first.id]
+
+    patch.setattr(Search, "took", took_one)
 
 
 # Those that are found within some walks, and those that take many. Walks rarely meet the moments

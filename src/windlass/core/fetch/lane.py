@@ -39,8 +39,10 @@ from windlass.value.bucket import is_holding, lane_at, numbers_in
 from windlass.value.status import Status
 from windlass.value.task import Claimed
 
-# The place, the due time and the id of a row, by the LANE_COLUMNS.
-ORDER = itemgetter(13, 4, 0)
+# Where some of the LANE_COLUMNS are.
+ID, DUE_AT, FLOW_ID, LOST_IN_A_ROW, BATCH, PLACE = 0, 4, 10, 11, 12, 13
+# The place, the due time and the id of a row.
+ORDER = itemgetter(PLACE, DUE_AT, ID)
 # How many lanes one step looks at, at least.
 FEWEST_LANES = 32
 
@@ -62,20 +64,25 @@ class LaneRow(NamedTuple):
         return int(self.columns[4])
 
     @property
-    def flow_id(self) -> int | None:
-        flow_id: int | None = self.columns[10]
-        return flow_id
-
-    @property
     def lane(self) -> int:
         return lane_at(self.place)
+
+
+# A row of a lane as it was read: its LANE_COLUMNS.
+ReadRow = Sequence[Any]
+
+
+def lane_row(read: ReadRow) -> LaneRow:
+    """A row that was read, with names."""
+    *columns, lost, batch, place = read
+    return LaneRow(columns, lost, batch, place)
 
 
 class LaneState(NamedTuple):
     """The first waiting rows of a lane in order, and the ids of those that run by a claim."""
 
-    waiting: list[LaneRow]
-    running: set[int]
+    waiting: list[ReadRow]
+    running: Collection[int] = ()
 
 
 def read_lanes(
@@ -91,28 +98,32 @@ def read_lanes(
     Up to `longest` rows of each lane in which one runs at a time.
     """
     most = kind.lanes.per_lane
-    found: dict[int, LaneState] = {}
     if most == 1:
-        chains = dialect.chains(connection, kind.name, lanes, most=longest)
-        for row in _rows(sorted(chains, key=ORDER)):
-            lane = lane_at(row.place)
-            if lane not in found:
-                found[lane] = LaneState([], set())
-            found[lane].waiting.append(row)
-        return found
+        return _in_lanes(dialect.chains(connection, kind.name, lanes, most=longest))
+    found: dict[int, LaneState] = {}
     for lane in lanes:
         running = dialect.lane_rows(connection, kind.name, lane, status=Status.RUNNING, limit=most)
         # As many may be in flight, with nothing written.
         ids = dialect.lane_rows(connection, kind.name, lane, status=Status.WAITING, limit=2 * most)
         if ids and len(running) < most:
             order = {number: index for index, number in enumerate(ids)}
-            rows = sorted(_rows(dialect.laned(connection, ids)), key=lambda row: order[row.id])
+            rows = sorted(dialect.laned(connection, ids), key=lambda row: order[row[0]])
             found[lane] = LaneState(rows, set(running))
     return found
 
 
-def _rows(found: Iterable[Sequence[Any]]) -> list[LaneRow]:
-    return [LaneRow(columns, lost, batch, place) for *columns, lost, batch, place in found]
+def _in_lanes(rows: Iterable[ReadRow]) -> dict[int, LaneState]:
+    """The rows by their lanes, in order."""
+    found: dict[int, list[ReadRow]] = {}
+    for row in rows:
+        lane = lane_at(row[PLACE])
+        if lane in found:
+            found[lane].append(row)
+        else:
+            found[lane] = [row]
+    for some in found.values():
+        some.sort(key=ORDER)
+    return {lane: LaneState(some) for lane, some in found.items()}
 
 
 class LaneRules(NamedTuple):
@@ -125,11 +136,11 @@ class LaneRules(NamedTuple):
 
     def next_of(self, state: LaneState, held: Collection[int]) -> NextRows:
         """The rows of a lane that may start; those in `held` are in flight."""
-        free = self.kind.lanes.per_lane - len(state.running | set(held))
+        free = self.kind.lanes.per_lane - len({*state.running, *held})
         chosen: list[LaneRow] = []
         due_at: int | None = None
         some_alone = False
-        for row in state.waiting:
+        for row in map(lane_row, state.waiting):
             if free < 1:
                 break
             if row.id in held:
@@ -147,13 +158,15 @@ class LaneRules(NamedTuple):
             free -= 1
         return NextRows(chosen, due_at, some_alone)
 
-    def behind(self, first: LaneRow, rows: Sequence[LaneRow]) -> Iterator[LaneRow]:
+    def behind(self, first: LaneRow, rows: Iterable[ReadRow]) -> Iterator[ReadRow]:
         """Those of the next rows of a lane, in order, that may follow its `first` at once."""
         if is_holding(first.place) or first.lost_in_a_row:
             return
+        due_until = self.due_until
         for row in rows:
-            is_simple = row.batch is None and not row.lost_in_a_row and row.flow_id is None
-            if not is_simple or row.due_at > self.due_until:
+            if row[BATCH] is not None or row[LOST_IN_A_ROW] or row[FLOW_ID] is not None:
+                return
+            if row[DUE_AT] > due_until:
                 return
             yield row
 
@@ -171,7 +184,8 @@ def claim_rows(
 ) -> list[Claimed]:
     """Write the claims of rows that were just read, in this order, unless they have changed."""
     ids = [row.id for row in rows]
-    found = {row.id: row for row in _rows(dialect.laned(connection, ids, is_locked=True))}
+    rows_now = map(lane_row, dialect.laned(connection, ids, is_locked=True))
+    found = {row.id: row for row in rows_now}
     seen = [(row, found[row.id]) for row in rows if row.id in found]
     same = [now for row, now in seen if now.due_at == row.due_at and now.batch is None]
     if same:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import partial
 from itertools import islice, takewhile
 from math import inf
@@ -19,10 +19,13 @@ from typing import NamedTuple
 from windlass.clock import Clock
 from windlass.core.fetch.lane import (
     FEWEST_LANES,
+    ID,
+    LOST_IN_A_ROW,
     LaneRow,
     LaneRules,
     LaneState,
     NextRows,
+    ReadRow,
     read_lanes,
 )
 from windlass.core.ring.ring import Share
@@ -40,6 +43,8 @@ MOST_LANES = 1_000
 MOST_IN_VAIN = 4
 # Of how many lanes the last turn is known.
 MOST_TURNS = 20_000
+# A look for rows that follow each other ends when no more than this part of them is missing.
+ENOUGH = 4
 # The least number of rows of a lane that a step expects.
 LEAST_DEPTH = 0.05
 
@@ -50,6 +55,8 @@ class LanesOfKind:
     def __init__(self) -> None:
         # The rows of each lane that were read and are in flight, or follow one that is.
         self.held: dict[int, Collection[int]] = {}
+        # The chains of those lanes of which no other row was seen to wait.
+        self.whole: dict[int, Chain] = {}
         # Lanes that may have a row to start, in the order in which they are looked at.
         self.again: dict[int, None] = {}
         # The number of the lane where the next step begins.
@@ -75,7 +82,8 @@ class LanesOfKind:
             left = known.intersection(self.held.pop(lane))
             if left:
                 self.held[lane] = left
-            if not terms.fair:
+            chain = self.whole.pop(lane, None)
+            if not terms.fair and (chain is None or not chain.is_over):
                 self.again[lane] = None
         if freed and terms.fair:
             # Its next turn is when the others had theirs.
@@ -84,6 +92,27 @@ class LanesOfKind:
     def found(self, rows: int, lanes: int) -> None:
         """A read found as many rows to start, and others behind them, in so many lanes."""
         self.depth = max(LEAST_DEPTH, (self.depth + rows / lanes) / 2)
+
+    def free_of(self, seen: Iterable[int], most: int) -> list[int]:
+        """Those of the lanes that were seen to have waiting rows, and are not full."""
+        free: list[int] = []
+        for lane in seen:
+            if len(self.held.get(lane, ())) < most:
+                free.append(lane)
+            else:
+                # What waits may be new.
+                self.whole.pop(lane, None)
+        return free
+
+    def take_again(self, most: int, share: Share) -> list[int]:
+        """Up to `most` lanes of our buckets that have become free."""
+        taken: list[int] = []
+        while self.again and len(taken) < most:
+            some = list(islice(self.again, most - len(taken)))
+            for lane in some:
+                del self.again[lane]
+            taken += [lane for lane in some if _is_in(share, lane)]
+        return taken
 
     def in_turn(self, chosen: list[LaneRow], limit: int) -> None:
         """Sort rows so that lanes whose last turn is longest ago come first, and note the turns."""
@@ -119,6 +148,16 @@ class TakenOfLanes(NamedTuple):
     chains: dict[int, Chain]
 
 
+class TakenOfLane(NamedTuple):
+    """Rows of a lane that follow each other."""
+
+    first: LaneRow
+    behind: Sequence[ReadRow]
+    read_at: float
+    # Whether no other row of the lane was seen.
+    are_all: bool
+
+
 class Search:
     """One look for rows of lanes of a kind, as far as it has come."""
 
@@ -133,11 +172,18 @@ class Search:
         self.rules = rules
         self.lanes = lanes
         self.share = share
-        # Lists of rows that follow each other, with the time of their read.
-        self.taken: list[tuple[list[LaneRow], float]] = []
+        self.taken: list[TakenOfLane] = []
         # How many more rows may start; and how many of one lane.
         self.left = limit if room is None else min(limit, room.rows)
         self._longest = 1 if room is None else max(1, min(room.longest, limit // room.abreast))
+        self._has_chains = room is not None
+        # What is missing then is left to the next look: a small read costs as much as a large one.
+        self._enough = 0 if room is None else self.left // ENOUGH
+
+    @property
+    def is_over(self) -> bool:
+        """Whether enough rows were taken."""
+        return self.left <= self._enough
 
     @property
     def at_once(self) -> int:
@@ -151,22 +197,20 @@ class Search:
         return max(1, min(self._longest, 4 * self.left // lanes))
 
     def behind(
-        self, first: LaneRow, rows: Sequence[LaneRow], *, unless: Collection[int]
-    ) -> list[LaneRow]:
+        self, first: LaneRow, rows: Iterable[ReadRow], *, unless: Collection[int]
+    ) -> list[ReadRow]:
         """The rows that follow the first one of a lane."""
-        behind: list[LaneRow] = []
-        for row in islice(self.rules.behind(first, rows), max(0, self.left - 1)):
-            if row.id in unless:
-                break
-            behind.append(row)
-        return behind
+        behind = islice(self.rules.behind(first, rows), self.left - 1)
+        return list(takewhile(lambda row: row[ID] not in unless, behind) if unless else behind)
 
-    def took(self, rows: list[LaneRow], read_at: float) -> None:
-        self.taken.append((rows, read_at))
-        self.left -= len(rows)
-        ids = [row.id for row in rows]
-        held = self.lanes.held.get(rows[0].lane)
-        self.lanes.held[rows[0].lane] = ids if held is None else [*held, *ids]
+    def took(
+        self, first: LaneRow, behind: Sequence[ReadRow], read_at: float, *, are_all: bool
+    ) -> None:
+        self.taken.append(TakenOfLane(first, behind, read_at, are_all))
+        self.left -= 1 + len(behind)
+        ids = [first.id, *(row[ID] for row in behind)]
+        held = self.lanes.held.get(first.lane)
+        self.lanes.held[first.lane] = ids if held is None else [*held, *ids]
 
     def result(self, now: int, *, careful_to: float) -> TakenOfLanes:
         """What was taken; nothing follows rows that were due by `careful_to`."""
@@ -174,14 +218,16 @@ class Search:
         careful: list[LaneRow] = []
         read: list[Claimed] = []
         chains: dict[int, Chain] = {}
-        for rows, read_at in self.taken:
-            if rows[0].due_at <= careful_to:
-                careful.append(rows[0])
+        for first, behind, read_at, are_all in self.taken:
+            if first.due_at <= careful_to:
+                careful.append(first)
                 continue
-            first, *behind = [stamped(row.columns, stamp) for row in rows]
-            read.append(first)
-            if behind:
-                chains[first.id] = Chain(behind, read_at=read_at)
+            read.append(stamped(first.columns, stamp))
+            if self._has_chains:
+                rows = [stamped(row[:LOST_IN_A_ROW], stamp) for row in behind]
+                chains[first.id] = chain = Chain(rows, read_at=read_at)
+                if are_all:
+                    self.lanes.whole[first.lane] = chain
         return TakenOfLanes(careful, read, chains)
 
 
@@ -198,6 +244,8 @@ class LaneReader:
         self.next_due: int | None = None
         # Whether a lane waits for a row that must run alone.
         self.some_alone = False
+        # In how many seconds to look again, as the rows that were taken will have started.
+        self.again_in = inf
 
     @property
     def is_busy(self) -> bool:
@@ -226,13 +274,12 @@ class LaneReader:
         kind = rules.kind
         lanes = self._lanes[kind.name]
         lanes.refresh(self._in_flight.rows.ids, kind.lanes)
-        search = Search(rules, lanes, limit, share, None if alone else self._chain_room(kind))
-        if not kind.lanes.fair:
-            # Lanes that were not looked at yet get half of the room.
-            self._look_again_at(search, search.left if lanes.is_done else search.left // 2)
-        self._look_on(search, thorough=thorough)
-        if not kind.lanes.fair:
-            self._look_again_at(search, search.left)
+        room = None if alone else self._chain_room(kind)
+        if room is not None and room.again_in:
+            self.again_in = min(self.again_in, room.again_in)
+        search = Search(rules, lanes, limit, share, room)
+        while not search.is_over and self._look(search, thorough=thorough):
+            pass
         return search.result(self._clock.now(), careful_to=inf if alone else share.careful_to)
 
     def _chain_room(self, kind: Kind) -> ChainRoom | None:
@@ -240,32 +287,40 @@ class LaneReader:
             return None
         return self._in_flight.capacity.room_for_chains(kind.name)
 
-    def _look_again_at(self, search: Search, limit: int) -> None:
-        """Start rows of lanes that have become free."""
-        again, most = search.lanes.again, search.left - limit
-        while again and search.left > most:
-            at_once = search.at_once
-            some = list(islice(again, at_once))
-            for lane in some:
-                del again[lane]
-            self._start(search, [lane for lane in some if _is_in(search.share, lane)])
-            if len(some) < at_once:
-                break
+    def _look(self, search: Search, *, thorough: bool) -> bool:
+        """Start rows of the next lanes; returns whether there may be more.
 
-    def _look_on(self, search: Search, *, thorough: bool) -> None:
-        """Start rows of lanes behind the cursor."""
-        lanes, most = search.lanes, search.rules.kind.lanes.per_lane
-        while search.left > 0 and not lanes.is_done:
-            if not thorough and lanes.in_vain >= MOST_IN_VAIN:
-                break
-            step = self._next_lanes(search)
-            free = [lane for lane in step if len(lanes.held.get(lane, ())) < most]
-            found = self._start(search, free)
-            lanes.found_some |= found
-            lanes.in_vain = 0 if found else lanes.in_vain + 1
+        Lanes that were not looked at yet get half of the room, the others have become free.
+        """
+        lanes, at_once = search.lanes, search.at_once
+        is_fair = search.rules.kind.lanes.fair
+        half = 0 if is_fair else at_once // 2
+        some = lanes.take_again(half, search.share)
+        ahead = self._look_ahead(search, at_once - len(some), thorough=thorough)
+        if not is_fair:
+            some += lanes.take_again(at_once - len(some) - len(ahead), search.share)
+        if not (some or ahead):
+            return False
+        # The cursor may have found some of them, too.
+        found = self._start(search, list(dict.fromkeys([*some, *ahead])))
+        if ahead:
+            found_ahead = not found.isdisjoint(ahead)
+            lanes.found_some |= found_ahead
+            lanes.in_vain = 0 if found_ahead else lanes.in_vain + 1
+        return True
 
-    def _next_lanes(self, search: Search) -> list[int]:
-        """The next lanes with waiting rows, from where the last step ended."""
+    def _look_ahead(self, search: Search, most: int, *, thorough: bool) -> list[int]:
+        """Lanes behind the cursor that are not full, as far as looking for them pays."""
+        lanes, per_lane = search.lanes, search.rules.kind.lanes.per_lane
+        while most > 0 and not lanes.is_done and (thorough or lanes.in_vain < MOST_IN_VAIN):
+            free = lanes.free_of(self._next_lanes(search, most), per_lane)
+            if free:
+                return free
+            lanes.in_vain += 1
+        return []
+
+    def _next_lanes(self, search: Search, most: int) -> list[int]:
+        """Up to `most` next lanes with waiting rows, from where the last step ended."""
         lanes, kind = search.lanes, search.rules.kind
         for buckets in search.share.runs:
             numbers = numbers_in(buckets)
@@ -273,7 +328,7 @@ class LaneReader:
                 continue
             places = range(2 * max(lanes.cursor, numbers.start), 2 * numbers.stop)
             found, are_all = self._database.read(
-                partial(self._dialect.lanes, kind=kind.name, places=places, limit=search.at_once)
+                partial(self._dialect.lanes, kind=kind.name, places=places, limit=most)
             )
             some = list(dict.fromkeys(map(lane_at, found)))
             lanes.cursor = numbers.stop if are_all else some[-1] + 1
@@ -284,30 +339,27 @@ class LaneReader:
         lanes.wrapped(fair=kind.lanes.fair)
         return []
 
-    def _start(self, search: Search, looked: Sequence[int]) -> bool:
-        """Take the first rows of these lanes that may start; returns whether there were any."""
-        if not looked or search.left < 1:
-            search.lanes.again.update(dict.fromkeys(looked))
-            return False
-        kind, longest = search.rules.kind, search.length(len(looked))
+    def _start(self, search: Search, looked: Sequence[int]) -> set[int]:
+        """Take the first rows of these lanes that may start; returns the lanes that have some."""
+        kind, length = search.rules.kind, search.length(len(looked))
         self._in_flight.rows.begin_read()
         read_at = time.monotonic()
         states = self._database.read(
-            lambda connection: read_lanes(connection, self._dialect, kind, looked, longest=longest)
+            lambda connection: read_lanes(connection, self._dialect, kind, looked, longest=length)
         )
         known, let_go = self._in_flight.rows.ids, self._in_flight.rows.let_go()
         chosen = self._choose(search, states, known, let_go)
-        found = sum([len(states[row.lane].waiting) for row in chosen])
-        search.lanes.found(found, len(looked))
+        lanes = search.lanes
+        lanes.found(sum([len(states[row.lane].waiting) for row in chosen]), len(looked))
         for first in chosen:
-            rows = [first]
-            if longest > 1:
-                rows += search.behind(first, states[first.lane].waiting[1:], unless=let_go)
             if search.left > 0:
-                search.took(rows, read_at)
+                waiting = states[first.lane].waiting
+                behind = search.behind(first, waiting[1:], unless=let_go)
+                are_all = 1 + len(behind) == len(waiting) < length
+                search.took(first, behind, read_at, are_all=are_all)
             else:
-                search.lanes.again[first.lane] = None
-        return bool(chosen)
+                lanes.again[first.lane] = None
+        return {first.lane for first in chosen}
 
     def _choose(
         self, search: Search, states: dict[int, LaneState], known: set[int], let_go: set[int]
@@ -316,7 +368,7 @@ class LaneReader:
         lanes = search.lanes
         chosen: list[LaneRow] = []
         for lane, state in states.items():
-            held = known.intersection([row.id for row in state.waiting])
+            held = known.intersection([row[ID] for row in state.waiting])
             found = search.rules.next_of(state, held.union(lanes.held.get(lane, ())))
             self._note(found)
             rows = list(takewhile(lambda row: row.id not in let_go, found.rows))

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import groupby
+from math import inf
 
 from windlass.clock import SECOND, Clock
 from windlass.core.face import Site
@@ -208,7 +209,7 @@ class OwnersRead(Claims):
             if self.has_busy_lanes:
                 # The next row of a lane starts when the outcome of the last one is written.
                 look_in = self._looked_at + LOOK_AGAIN_AFTER - time.monotonic()
-                return Taken(next_due_in=max(0.0, look_in))
+                return Taken(next_due_in=max(0.0, min(look_in, self._lanes_again_in)))
         tiers = self._look()
         tasks = self._collect(room)
         if not tasks and self._once:
@@ -281,6 +282,10 @@ class OwnersRead(Claims):
     def has_busy_lanes(self) -> bool:
         return self._lanes is not None and self._lanes.is_busy
 
+    @property
+    def _lanes_again_in(self) -> float:
+        return inf if self._lanes is None else self._lanes.again_in
+
     def _start_lanes_over(self) -> None:
         if self._lanes is not None:
             self._lanes.start_over()
@@ -314,6 +319,8 @@ class OwnersRead(Claims):
         ]
         if self._lanes is not None and self._lanes.next_due is not None:
             waits.append(max(0, self._lanes.next_due - now) / 1e6)
+        if self._lanes_again_in < inf:
+            waits.append(self._lanes_again_in)
         return min(waits, default=None)
 
     def _some_wait_to_run_alone(self, due: list[Tier], now: int) -> bool:
@@ -362,6 +369,8 @@ class OwnersRead(Claims):
 
     def _collect(self, room: Room) -> list[Claimed]:
         self._refused, self._marks = set(), StartMarks(self._in_flight.plan_version)
+        if self._lanes is not None:
+            self._lanes.again_in = inf
         now = self._clock.now()
         left = dict(room.kinds)
         budget = min(TAKE_AT_MOST, room.total)

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 FRESH_SECONDS = 0.1
 # Of that time, how much a chain should take.
 PLANNED_PART = 0.8
+# The next rows are read when no more than this part of them is left.
+LEAST_LEFT_PART = 0.5
 LONGEST_CHAIN = 64
 # At least so many lanes are served side by side.
 FEWEST_ABREAST = 8
@@ -36,11 +38,13 @@ FEWEST_ABREAST = 8
 class Chain:
     """The rows of a lane behind a run, in their order. Used under the lock of `InFlight`."""
 
-    __slots__ = ("_fresh_until", "_rows")
+    __slots__ = ("_fresh_until", "_rows", "is_over")
 
     def __init__(self, rows: Iterable[Claimed], *, read_at: float) -> None:
         self._rows = deque(rows)
         self._fresh_until = read_at + FRESH_SECONDS
+        # Whether the last of its rows has succeeded while the read was fresh.
+        self.is_over = False
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -49,27 +53,31 @@ class Chain:
         """Whether none of its rows may start any more."""
         return now > self._fresh_until
 
-    def take(self) -> Claimed:
-        """The next row."""
+    def next_after(self, run: Run, now: float) -> Claimed | None:
+        """The next row, if it may start now that `run` has ended."""
+        if (
+            not isinstance(run.outcome, Succeeded)
+            or run.on_finish is not None
+            or run.kept is not None
+            or self.is_stale(now)
+        ):
+            return None
+        if not self._rows:
+            self.is_over = True
+            return None
         return self._rows.popleft()
-
-    def goes_on_after(self, run: Run, now: float) -> bool:
-        """Whether the next row may start, now that `run` has ended."""
-        return (
-            bool(self._rows)
-            and isinstance(run.outcome, Succeeded)
-            and run.on_finish is None
-            and run.kept is None
-            and not self.is_stale(now)
-        )
 
 
 class ChainRoom(NamedTuple):
-    """How long chains may be, how many rows to take in all, and from how many lanes at least."""
+    """How long chains may be, how many rows to take in all, and from how many lanes at least.
+
+    If no rows are to be taken yet, then in `again_in` seconds.
+    """
 
     longest: int
     rows: int
     abreast: int
+    again_in: float = 0.0
 
 
 def chain_room(load: KindLoad, waiting: int) -> ChainRoom | None:
@@ -89,7 +97,11 @@ def chain_room(load: KindLoad, waiting: int) -> ChainRoom | None:
     abreast = FEWEST_ABREAST + int(2 * load.per_second * seconds)
     if longest < 2 or rows < 2 * abreast:
         return None
-    return ChainRoom(longest, max(0, rows - waiting), abreast)
+    # A read costs the same for few rows as for many.
+    too_many = waiting - int(rows * LEAST_LEFT_PART)
+    if too_many > 0:
+        return ChainRoom(longest, 0, abreast, again_in=too_many / load.per_second)
+    return ChainRoom(longest, rows - waiting, abreast)
 
 
 def in_order(runs: Sequence[Run]) -> Sequence[Run]:

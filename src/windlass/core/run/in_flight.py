@@ -481,8 +481,11 @@ class InFlight:
     def _go_on(self, run: Run, chain: Chain, now: float) -> None:
         """Let the next row of a lane follow `run`, which has ended; or forget those behind it."""
         run.chain = None
-        if chain.goes_on_after(run, now) and self._belongs_to(run.task.worker):
-            follower = Run(chain.take(), run.load)
+        if not self._belongs_to(run.task.worker):
+            return
+        row = chain.next_after(run, now)
+        if row is not None:
+            follower = Run(row, run.load)
             follower.chain, follower.before = chain, run
             self.rows.add(follower)
             self.queues.put_first(follower)

@@ -217,7 +217,14 @@ class Capacity:
         held = (*flight.queues, *flight.running.values())
         chained = [run for run in held if run.chain is not None]
         flight.has_chains = bool(chained)
-        return sum([len(run.chain or ()) for run in chained if load is None or run.load is load])
+        now = time.monotonic()
+        return sum(
+            [
+                len(run.chain)
+                for run in chained
+                if run.chain and (load is None or run.load is load) and not run.chain.is_stale(now)
+            ]
+        )
 
     def room_for_items(self, kind: str) -> int:
         """How many more items of a sweep could start soon."""
