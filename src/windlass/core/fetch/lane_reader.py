@@ -43,6 +43,8 @@ MOST_LANES = 1_000
 MOST_IN_VAIN = 4
 # Of how many lanes the last turn is known.
 MOST_TURNS = 20_000
+# How many times as many rows of a lane a read asks for as lanes had before.
+MORE_THAN_BEFORE = 4
 # A look for rows that follow each other ends when no more than this part of them is missing.
 ENOUGH = 4
 # The least number of rows of a lane that a step expects.
@@ -89,9 +91,13 @@ class LanesOfKind:
             # Its next turn is when the others had theirs.
             self.look_again()
 
-    def found(self, rows: int, lanes: int) -> None:
-        """A read found as many rows to start, and others behind them, in so many lanes."""
-        self.depth = max(LEAST_DEPTH, (self.depth + rows / lanes) / 2)
+    def found(self, rows: int, lanes: int, *, length: int) -> None:
+        """A read of up to `length` rows of each of these lanes found as many rows to start."""
+        depth = rows / lanes
+        if rows == lanes * length:
+            # There may be as many again behind them.
+            depth *= MORE_THAN_BEFORE
+        self.depth = max(LEAST_DEPTH, (self.depth + 3 * depth) / 4)
 
     def free_of(self, seen: Iterable[int], most: int) -> list[int]:
         """Those of the lanes that were seen to have waiting rows, and are not full."""
@@ -194,7 +200,7 @@ class Search:
 
     def length(self, lanes: int) -> int:
         """How many rows of each lane to read: a few times as many as there were before."""
-        return max(1, min(self._longest, 4 * self.left // lanes))
+        return max(1, min(self._longest, MORE_THAN_BEFORE * self.left // lanes))
 
     def behind(
         self, first: LaneRow, rows: Iterable[ReadRow], *, unless: Collection[int]
@@ -350,12 +356,13 @@ class LaneReader:
         known, let_go = self._in_flight.rows.ids, self._in_flight.rows.let_go()
         chosen = self._choose(search, states, known, let_go)
         lanes = search.lanes
-        lanes.found(sum([len(states[row.lane].waiting) for row in chosen]), len(looked))
+        waiting = sum([len(states[row.lane].waiting) for row in chosen])
+        lanes.found(waiting, len(looked), length=length)
         for first in chosen:
             if search.left > 0:
-                waiting = states[first.lane].waiting
-                behind = search.behind(first, waiting[1:], unless=let_go)
-                are_all = 1 + len(behind) == len(waiting) < length
+                rows = states[first.lane].waiting
+                behind = search.behind(first, rows[1:], unless=let_go)
+                are_all = 1 + len(behind) == len(rows) < length
                 search.took(first, behind, read_at, are_all=are_all)
             else:
                 lanes.again[first.lane] = None
