@@ -14,6 +14,7 @@ removed is seen a moment later than without a chain.
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -102,6 +103,12 @@ def chain_room(load: KindLoad, waiting: int) -> ChainRoom | None:
     if too_many > 0:
         return ChainRoom(longest, 0, abreast, again_in=too_many / load.per_second)
     return ChainRoom(longest, rows - waiting, abreast)
+
+
+def rows_behind(runs: Iterable[Run]) -> int:
+    """How many rows may still follow these runs."""
+    now = time.monotonic()
+    return sum([len(run.chain) for run in runs if run.chain and not run.chain.is_stale(now)])
 
 
 def in_order(runs: Sequence[Run]) -> Sequence[Run]:

@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from windlass.core.run.chain import ChainRoom, chain_room
+from windlass.core.run.chain import ChainRoom, chain_room, rows_behind
 from windlass.core.run.ready import AHEAD_SECONDS, NO_ROOM, KindLoad, Room
 from windlass.value.period import HURRIED
 from windlass.value.task import Claimed
@@ -217,14 +217,7 @@ class Capacity:
         held = (*flight.queues, *flight.running.values())
         chained = [run for run in held if run.chain is not None]
         flight.has_chains = bool(chained)
-        now = time.monotonic()
-        return sum(
-            [
-                len(run.chain)
-                for run in chained
-                if run.chain and (load is None or run.load is load) and not run.chain.is_stale(now)
-            ]
-        )
+        return rows_behind([run for run in chained if load is None or run.load is load])
 
     def room_for_items(self, kind: str) -> int:
         """How many more items of a sweep could start soon."""
