@@ -15,9 +15,10 @@ A row that was tried and will be tried again holds its lane (`on_failure="hold"`
 index is before all others of the lane, so nothing else of the lane starts before it ends. The same
 place has a row that was claimed and returned to the queue with another due time.
 
-Each time that a lane is free, its first rows are read again. So a row that was committed late goes
-before later ones that were there already. Quick rows behind the first one may follow it in a chain
-(`core/run/chain.py`) before its outcome is committed.
+Each time that a lane is free, its first rows are read again, unless it was read to its end a moment
+ago and nothing new was seen. So a row that was committed late goes before later ones that were
+there already. Quick rows behind the first one may follow it in a chain (`core/run/chain.py`) before
+its outcome is committed.
 
 Rows of lanes are never offered to other workers, and never handed off.
 

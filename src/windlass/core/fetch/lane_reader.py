@@ -1,9 +1,11 @@
 """Reads the first rows of the lanes in a worker's own buckets.
 
-It goes through the lanes with a cursor, and looks again at those that have become free. Of a lane
-in which one row runs at a time it may take several: the first, and the chain of those behind it.
-How many follows from what could start while the read is fresh, and from how many rows lanes had at
-the last reads.
+It goes through the lanes with a cursor, and looks again at those that have become free, except
+those that were read to their end. Of a lane in which one row runs at a time it may take several:
+the first, and the chain of those behind it. How many follows from what could start while the read
+is fresh, and from how many rows lanes had at the last reads. All lanes of a look are in one read,
+and the next look comes when half of the rows have started: a small read costs as much as a large
+one.
 """
 
 from __future__ import annotations
