@@ -108,7 +108,7 @@ def read_lanes(
         ids = dialect.lane_rows(connection, kind.name, lane, status=Status.WAITING, limit=2 * most)
         if ids and len(running) < most:
             order = {number: index for index, number in enumerate(ids)}
-            rows = sorted(dialect.laned(connection, ids), key=lambda row: order[row[0]])
+            rows = sorted(dialect.laned(connection, ids), key=lambda row: order[row[ID]])
             found[lane] = LaneState(rows, set(running))
     return found
 

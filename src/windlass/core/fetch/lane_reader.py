@@ -363,7 +363,7 @@ class LaneReader:
         for first in chosen:
             if search.left > 0:
                 rows = states[first.lane].waiting
-                behind = search.behind(first, rows[1:], unless=let_go)
+                behind = search.behind(first, rows[1:], unless=let_go) if length > 1 else []
                 are_all = 1 + len(behind) == len(rows) < length
                 search.took(first, behind, read_at, are_all=are_all)
             else:
