@@ -96,7 +96,7 @@ def test_every_event_that_the_code_emits_has_its_words_and_every_word_its_event(
     source = "\n".join(path.read_text() for path in Path(windlass.__file__).parent.rglob("*.py"))
     quoted = set(
         re.findall(
-            r'"((?:worker|process|hook|task|cron|prune|database|loop|kind|switch|breaker|control|members|ring'
+            r'"((?:app|worker|process|hook|task|cron|prune|database|loop|kind|switch|breaker|control|members|ring'
             r'|shard|sweep|range|flow|external|guard|alert|beat|schema|clock|trace|window|carrier|consumer|queue|outbox|message)\.\w+)"',
             source,
         )

@@ -120,15 +120,14 @@ def test_check_of_a_good_app_has_nothing_to_say(windlass, shop):
 @pytest.mark.usefixtures("good_sqlite")
 def test_check_finds_everything_at_once(windlass, write_module, sqlite_url):
     module = write_module(
-        "from windlass import App\n"
+        "from windlass import App, Csv\n"
         f"app = App({sqlite_url!r})\n"
         "@app.task(timeout='1s')\n"
         "def loose(anything): ...\n"
         "@app.task(rate='1/m')\n"
         "def slow(): ...\n"
-        "@app.task(timeout='1s')\n"
-        "def lazy():\n"
-        "    yield 1\n"
+        "@app.sweep(Csv('missing.csv', key='id'))\n"
+        "def line(row): ...\n"
     )
 
     answer = windlass("check", "--json", "--app", f"{module}:app")
@@ -137,7 +136,7 @@ def test_check_finds_everything_at_once(windlass, write_module, sqlite_url):
     assert answer.code == 1
     assert "no annotation on anything" in found["warning", "loose"]
     assert "several may still overlap" in found["warning", "slow"]
-    assert "generator" in found["error", "lazy"]
+    assert "its source cannot be swept" in found["error", "line"]
     shown = windlass("check", "--app", f"{module}:app")
     assert shown.code == 1
     assert "3 kinds, 1 error, 2 warnings" in shown.out

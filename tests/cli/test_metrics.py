@@ -29,10 +29,12 @@ from windlass.queue import Queue
 
 app = App({url!r}, dead_after="2s", lease="10s", late_after=None)
 
+app.downstream("bank", rate="1000/s", concurrency=50)
+
 @app.task
 async def mail(to: str) -> None: ...
 
-@app.task(retries=2, backoff="1ms")
+@app.task(downstream="bank", retries=2, backoff="1ms")
 def pay(order: int) -> None:
     raise ValueError("the password is hunter2")
 

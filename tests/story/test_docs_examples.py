@@ -9,7 +9,9 @@ from tests.tidy.source import ROOT, name_of
 # Those beside the examples are read by the tests of the examples.
 PAGES = [page for page in pages() if blocks_of(page) and ROOT / "examples" not in page.parents]
 # Each has a reason. A page that needs more of them should be written differently.
-MOST_NOT_RUN = 12
+MOST_NOT_RUN = 11
+# It shows parts of a project; `examples/django` is a whole one, and is run.
+DJANGO = ROOT / "docs" / "guide" / "django.md"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -27,7 +29,8 @@ def test_few_blocks_are_not_run_and_each_says_why():
     }
 
     assert [place for place, reason in reasons.items() if len(reason.split()) < 3] == []
-    assert len(reasons) <= MOST_NOT_RUN, reasons
+    of_django = {block.place for block in blocks_of(DJANGO)}
+    assert len(reasons.keys() - of_django) <= MOST_NOT_RUN, reasons
 
 
 def test_there_is_something_to_run():

@@ -122,7 +122,11 @@ def test_every_test_that_is_named_exists():
 
     named = {name for page in pages() for name in NAMED_TEST.findall(page.read_text())}
 
-    assert sorted(named - tests) == []
+    # The guide to Django names tests of Django itself.
+    left_out = ROOT / "tests" / "story" / "django_suite" / "__main__.py"
+    of_django = set(re.findall(r'test_\w+(?=")', left_out.read_text()))
+
+    assert sorted(named - tests - of_django) == []
 
 
 def test_every_file_that_is_named_exists():

@@ -295,3 +295,14 @@ def test_a_result_is_read_as_it_was_promised_or_else_as_it_is():
     assert result_decoder(promised)('"blue"') == "blue"
     assert result_decoder(silent)('"red"') == "red"
     assert result_decoder(unreadable)('"red"') == "red"
+
+
+def test_an_object_may_be_anything_that_can_be_stored():
+    def publish(rows: object, more: dict[str, object]) -> None: ...
+
+    arguments = Arguments("publish", publish)
+    arguments.check_storable()
+
+    payload = arguments.encode(([1, {"a": None}], {"b": [2]}), {}, largest=1_000)
+
+    assert arguments.decode(payload) == ((), {"rows": [1, {"a": None}], "more": {"b": [2]}})

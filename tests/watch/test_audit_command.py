@@ -56,6 +56,7 @@ ELSEWHERE = {
     "run",
     "demo",
     "init",
+    "completion",
     "migrate",
     "watch",
 }
@@ -74,6 +75,7 @@ ACTS = {
     *("flow start", "flow retry", "flow skip", "flow cancel", "flow import"),
     *("shard drain", "shard move", "acknowledge", "token create", "token revoke"),
     *("alert acknowledge", "alert test", "queue retry", "queue drop"),
+    *("ledger exchange", "ledger protect"),
 }
 
 

@@ -691,7 +691,8 @@ export interface SessionView {
 
 /** A failed item: its key, its error, and how often it was tried. */
 export interface SetAside {
-  key: string; error: string; round: number; failed_at: string; tries: number; shown: string;
+  key: string; error: string; round: number; failed_at: string; tries: number;
+  known_as: string | null; shown: string;
 }
 
 /** What to set; a field that is left out stays, null goes back to what the kind declares. */

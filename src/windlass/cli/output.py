@@ -136,12 +136,13 @@ def _without_bytes(value: Any) -> Any:
 
 def say(message: str) -> None:
     """Print a plain line."""
-    console.print(Text(message))
+    console.print(Text(message), soft_wrap=not console.is_terminal)
 
 
 def done(message: str) -> None:
     """Print a line about what was done."""
-    console.print(Text("✓ ", style="bold green") + Text(message))
+    done = Text("✓ ", style="bold green") + Text(message)
+    console.print(done, soft_wrap=not console.is_terminal)
 
 
 def report(message: str, facts: Mapping[str, object], *, as_json: bool) -> None:

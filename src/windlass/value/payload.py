@@ -103,7 +103,9 @@ def _customs(info: Any, seen: set[int]) -> Iterator[type]:
     from msgspec import inspect
 
     if isinstance(info, inspect.CustomType):
-        yield info.cls
+        # An `object` may be anything that JSON has.
+        if info.cls is not object:
+            yield info.cls
         return
     if not isinstance(info, inspect.Type | inspect.Field) or id(info) in seen:
         return

@@ -264,8 +264,10 @@ def test_old_logs_are_pruned(app, clock, monkeypatch):
 
 @pytest.mark.parametrize("wrong", [-1, 1001, True, "10"])
 def test_a_bad_number_of_records_is_refused(app, wrong):
+    def send() -> None: ...
+
     with pytest.raises(BadDeclaration, match="logs="):
-        app.task(logs=wrong)(lambda: None)
+        app.task(logs=wrong)(send)
 
 
 def prune(app, clock):

@@ -27,7 +27,7 @@ from windlass.core.task.kind import Registry
 from windlass.core.task.store import task
 from windlass.database.connection import Connection
 from windlass.database.database import first_line
-from windlass.errors import DatabaseUnavailable, WindlassError
+from windlass.errors import BadDatabase, DatabaseUnavailable, WindlassError
 from windlass.operate.downstream import operate as downstream
 from windlass.queue.operate import operate as queue
 from windlass.rolling.operate import freshness
@@ -111,7 +111,7 @@ class DatabaseMetrics:
             with nullcontext() if single is None else single.database.hasty(FEW_TRIES):
                 fleet.prepare()
                 return dict(fleet.fan_out(self._shard).found)
-        except OUTAGES:
+        except (BadDatabase, *OUTAGES):
             return {}
 
     def _shard(self, shard: Shard) -> list[MetricValue]:
@@ -225,7 +225,7 @@ class DatabaseMetrics:
             return
         for found in downstream.listing(app.fleet, app.registry, app.clock)[:MOST_KINDS]:
             values = {
-                "rate": None if found.holds.rate is None else parse_rate(found.holds.rate),
+                "rate": None if (rate := found.holds.rate) is None else _per_second(rate),
                 "concurrency": found.holds.concurrency,
                 "in_use": found.permits_held,
                 "held_back": int(found.held_back is not None),
@@ -256,3 +256,8 @@ def _alerts(connection: Connection, shard: str, now: int) -> Iterator[MetricValu
     found: Counter[str] = Counter(each.severity for each in newest if each.is_open)
     for severity in map(str, Severity):
         yield MetricValue("windlass_alert_open", (severity, shard), found[severity])
+
+
+def _per_second(shown: str) -> float:
+    """The number of a rate as it is shown to people, such as "1,000/s"."""
+    return parse_rate(shown.replace(",", ""))

@@ -170,7 +170,7 @@ def leave_behind(app, refs, *, lost):
             "joined_at": now - 2,
             "left_at": now - 1,
             "left_why": "it died",
-            "kinds": "",
+            "kinds": "[]",
         }
         connection.execute(worker.insert().values(values))
         connection.execute(
