@@ -143,7 +143,7 @@ class MySQL(Dialect):
         "select 1 from information_schema.tables "
         "where table_schema = database() and table_name = 'windlass_shard'"
     )
-    conflicts = (1213, 1205, 1020)
+    conflicts = (1213, 1205, 1020, 1684)
     locked = (1205,)
     # A login that was refused is one too, as in PostgreSQL: the password may be changing.
     # fmt: off
