@@ -27,7 +27,7 @@ WORKERS = (1, 2, 4)
 CAPACITIES = (40, 15, 60)
 PHASE_SECONDS = 90.0
 SETTLE_SECONDS = 45.0
-# A call takes so long: with so many at once that is the capacity.
+# How long a call takes. With the calls at once, it is the capacity.
 CALL_SECONDS = 0.2
 LOOK_SECONDS = 10
 GOAL_SHARE = 0.9
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def run(workers: int, capacities: Sequence[int], seconds: float) -> dict[str, Figures]:
-    """The figures of each server and capacity, with so many workers."""
+    """The figures of each server and capacity, with this many workers."""
     with ExitStack() as stack:
         servers = {
             name: stack.enter_context(LimitedServer(bears(name, capacities[0]))) for name in SERVERS

@@ -64,7 +64,7 @@ def single(processes: int, threads: int, seconds: float) -> int:
 
 
 def commit(threads: int, seconds: float) -> None:
-    """Commit rows one by one on so many threads; print how many."""
+    """Commit rows one by one on `threads` threads; print how many."""
     from examples.sync.shop import book, sale
 
     made = [0] * threads

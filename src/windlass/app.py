@@ -198,8 +198,8 @@ class App(Switching, Alerting, Queueing):
     ) -> Any:
         """Declare a function, sync or async, as a task.
 
-        With `many` it takes a list of up to so many items, each of them a task; the first one that
-        is due waits up to `wait` for others.
+        With `many` it takes a list of at most that many items, each of them a task. The first one
+        that is due waits up to `wait` for others.
         """
         declare = partial(self._declare, options=Options(**options))
         return declare if function is None else declare(function)

@@ -82,5 +82,5 @@ def check_user(user: object) -> ConsoleUser | None:
         return user
     raise BadInput(
         f"user= returned a {type(user).__name__}; return ConsoleUser(name, role), or None for "
-        "somebody who may not see the console"
+        "a user who may not see the console"
     )

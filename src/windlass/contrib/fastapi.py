@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 __all__ = ["ConsoleUser", "Joined", "console", "console_router", "join", "lifespan"]
 
 Lifespan = Callable[[Any], AbstractAsyncContextManager[Any]]
-# Given the request, who the user is; None: somebody who may not see the console.
+# Given the request, who the user is; None: a user who may not see the console.
 UserOf = Callable[[Any], "ConsoleUser | Awaitable[ConsoleUser | None] | None"]
 
 METHODS = ["GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE"]
@@ -93,7 +93,7 @@ def console_router(app: App, *, user: Callable[..., Any], read_only: bool = Fals
     """A router with the console, to be included under a prefix of your choice.
 
     `user` is a dependency, such as the one that guards your own pages. It returns a ConsoleUser,
-    or None for somebody who may not see the console; what it raises is answered as elsewhere.
+    or None for a user who may not see the console; what it raises is answered as elsewhere.
     """
     from fastapi import APIRouter, Depends, HTTPException, Request, Response
 

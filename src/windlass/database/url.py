@@ -66,7 +66,7 @@ def show(url: URL) -> str:
 
 
 def place_of(url: URL) -> str:
-    """Which database a URL leads to, whoever connects and however."""
+    """Which database a URL leads to; users and options do not count."""
     family = url.get_backend_name().replace("mariadb", "mysql")
     if family == "sqlite":
         return f"sqlite:{file_of(url.database or '')}"

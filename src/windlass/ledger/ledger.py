@@ -314,7 +314,7 @@ class Ledger:
     amigrate = awaited(migrate)
 
     def protect(self) -> None:
-        """Have the database refuse, by triggers, to change or delete an entry, whoever asks."""
+        """Have the database refuse, by triggers, to change or delete an entry, for every user."""
         self.prepare()
         self.database.write(lambda it: ledger_protect.protect(it, self.database.dialect))
 

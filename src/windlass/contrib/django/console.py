@@ -68,7 +68,7 @@ def _hosted_console() -> Hosted:
 
 
 def _user_of(request: HttpRequest, rest: str) -> ConsoleUser | HttpResponseBase:
-    """Who may see the console, and with which role; or the answer to somebody who may not."""
+    """Who may see the console, and with which role; or the answer to a user who may not."""
     chosen = the_app().django.console_user
     given = _staff(request) if chosen is None else import_string(chosen)(request)
     if isinstance(given, HttpResponseBase):

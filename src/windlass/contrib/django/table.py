@@ -35,7 +35,7 @@ def _is_test_database(alias: str) -> bool:
 
 
 def _close_before_it_is_dropped(app: DjangoApp) -> None:
-    """PostgreSQL refuses to drop a database that somebody is connected to."""
+    """PostgreSQL refuses to drop a database with open connections."""
     creation: Any = connections[app.alias].creation
     if vars(creation).get("destroy_test_db") is not None:
         return

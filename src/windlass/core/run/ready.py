@@ -177,11 +177,11 @@ class KindLoad:
         return 0 if waiting and room < wanted // 4 else max(0, room)
 
     def calls_of(self, rows: int) -> int:
-        """How many calls so many rows need."""
+        """How many calls these `rows` need."""
         return rows if self.many is None else -(-rows // self.many)
 
     def rows_of(self, calls: int) -> int:
-        """How many rows so many calls can take."""
+        """How many rows these `calls` can take."""
         return calls if self.many is None else calls * self.many
 
     @property

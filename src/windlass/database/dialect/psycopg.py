@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 # The first release that has what Windlass needs: parts of a statement that are materialised (12),
-# and databases that are dropped while somebody uses them (13).
+# and databases that are dropped while they are in use (13).
 NEEDS = 13
 
 # The server stores this many rows while the next ones are written.

@@ -24,7 +24,7 @@ MOVING_PAUSE = 0.1
 FULL_PAUSE = 1.0
 LONGEST_FULL_PAUSE = 5.0
 TELL_FULL_SECONDS = 60.0
-# After so many tries in which it took none, a drain gives up.
+# A drain gives up after this many tries that sent nothing.
 STUCK = 5
 ALERT = "broker"
 

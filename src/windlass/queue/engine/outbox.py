@@ -36,7 +36,7 @@ TABLES = "0011"
 LOOK_SECONDS = 0.1
 IDLE_SECONDS = 0.5
 TABLES_SECONDS = 5.0
-# A page has so many messages at most, and fewer if they are large: they are in memory.
+# A page has at most this many messages, fewer if they are large: they are in memory.
 AT_ONCE = 2_000
 FIRST_PAGE = 200
 PAGE_BYTES = 8_000_000

@@ -1,8 +1,8 @@
 """The table of all metrics: their names, types, labels and meaning.
 
 A label is the name of a kind, a queue or a downstream, the number of a shard, or a word of a closed
-list. There is no other, so the number of series has a bound: at most MOST_KINDS kinds have a name,
-and all others together are the kind `other`; queues and downstreams alike.
+list. So the number of series has a bound: at most MOST_KINDS kinds have a name, and all others
+together are the kind `other`; queues and downstreams alike.
 """
 
 from __future__ import annotations
