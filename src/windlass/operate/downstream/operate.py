@@ -102,6 +102,16 @@ class DownstreamView:
     missing: tuple[str, ...]
 
 
+class Gauges(NamedTuple):
+    """The numbers of a downstream for metrics: its limits as they are now, and its use."""
+
+    name: str
+    rate: float | None
+    concurrency: int | None
+    in_use: int
+    is_held_back: bool
+
+
 class _Found(NamedTuple):
     """What one shard knows."""
 
@@ -119,6 +129,19 @@ def listing(fleet: Fleet, registry: Registry, clock: Clock) -> Listing[Downstrea
     declared = sorted(registry.downstreams.items())
     views = [_view(fleet, registry, each, answers, now) for _, each in declared]
     return Listing(views, answers.missing)
+
+
+def gauges(fleet: Fleet, registry: Registry, clock: Clock) -> list[Gauges]:
+    """The numbers of all declared downstreams, by name."""
+    answers, now = _read(fleet, clock, []), clock.now()
+    made = []
+    for name, each in sorted(registry.downstreams.items()):
+        there = _at_home(_home(fleet, name), answers)
+        holds = LimitRows(there.switches, there.lowered).of(each, at=now)
+        in_use = sum(holding.held for holding in there.holdings.get(name, []))
+        is_held_back = held_back(each, there.switches.alone(name), now=now) is not None
+        made.append(Gauges(name, holds.rate, holds.concurrency, in_use, is_held_back))
+    return made
 
 
 def show(fleet: Fleet, registry: Registry, clock: Clock, *, name: str) -> DownstreamView:
@@ -160,8 +183,7 @@ def _view(
 ) -> DownstreamView:
     name = downstream.name
     home = _home(fleet, name)
-    at_home = next((found for shard, found in answers.found if shard is home), None)
-    there = at_home or answers.values[0]._replace(lowered={}, holdings={}, history={})
+    there = _at_home(home, answers)
     row = there.switches.alone(name)
     holds = LimitRows(there.switches, there.lowered).of(downstream, at=now)
     holdings = there.holdings.get(name, [])
@@ -187,6 +209,12 @@ def _view(
         ],
         missing=answers.missing,
     )
+
+
+def _at_home(home: Shard | None, answers: Answers[_Found]) -> _Found:
+    """What its home knows of a downstream; without an answer, what all shards know."""
+    found = next((found for shard, found in answers.found if shard is home), None)
+    return found or answers.values[0]._replace(lowered={}, holdings={}, history={})
 
 
 def _home(fleet: Fleet, name: str) -> Shard | None:

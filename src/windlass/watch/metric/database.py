@@ -34,7 +34,6 @@ from windlass.rolling.operate import freshness
 from windlass.sweep.model import is_sweep
 from windlass.sweep.operate.sweep import Sweep, Sweeps
 from windlass.value.metric import MetricValue
-from windlass.value.rate import parse_rate
 from windlass.watch.metric.process import names_of
 from windlass.watch.metric.table import MOST_KINDS, OTHER
 from windlass.watch.promise.operate import promise
@@ -223,12 +222,12 @@ class DatabaseMetrics:
         app = self._app
         if not app.registry.downstreams:
             return
-        for found in downstream.listing(app.fleet, app.registry, app.clock)[:MOST_KINDS]:
+        for found in downstream.gauges(app.fleet, app.registry, app.clock)[:MOST_KINDS]:
             values = {
-                "rate": None if (rate := found.holds.rate) is None else _per_second(rate),
-                "concurrency": found.holds.concurrency,
-                "in_use": found.permits_held,
-                "held_back": int(found.held_back is not None),
+                "rate": found.rate,
+                "concurrency": found.concurrency,
+                "in_use": found.in_use,
+                "held_back": int(found.is_held_back),
             }
             for what, value in values.items():
                 if value is not None:
@@ -256,8 +255,3 @@ def _alerts(connection: Connection, shard: str, now: int) -> Iterator[MetricValu
     found: Counter[str] = Counter(each.severity for each in newest if each.is_open)
     for severity in map(str, Severity):
         yield MetricValue("windlass_alert_open", (severity, shard), found[severity])
-
-
-def _per_second(shown: str) -> float:
-    """The number of a rate as it is shown to people, such as "1,000/s"."""
-    return parse_rate(shown.replace(",", ""))
