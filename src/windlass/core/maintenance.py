@@ -24,6 +24,8 @@ from windlass.database.database import Database, Numbers
 
 PAUSE_SECONDS = 10.0
 SHORT_PAUSE_SECONDS = 0.05
+# What ended at the moment of a step back may be written after the first, with a time from before.
+BACKS = 2
 PRUNE_AT_ONCE = 1_000
 # Chores that are not `is_often` run at every 30th tick.
 RARE_TICKS = 30
@@ -88,17 +90,17 @@ class Maintenance(Loop):
         self._faces = faces
         self._numbers = numbers
         self._went_back = went_back
-        # Whether the clock stepped back and `went_back` has not returned since.
-        self._is_back = False
+        # How often `went_back` has yet to return since the clock stepped back.
+        self._backs = 0
         self._ticks = 0
 
     def tick(self) -> float:
         self._look_at_tables()
         if step.record(self._database, self._clock, self._numbers):
-            self._is_back = True
-        if self._is_back:
+            self._backs = BACKS
+        if self._backs:
             self._went_back()
-            self._is_back = False
+            self._backs -= 1
         now = step.prune_time(self._database, self._clock)
         if now is None:
             return SHORT_PAUSE_SECONDS

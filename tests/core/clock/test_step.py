@@ -1,15 +1,17 @@
 """Steps of the database's clock: recorded once, and nothing is pruned because of them."""
 
 import pytest
+from sqlalchemy import update
 
 from tests.table import count
 from windlass.app import FACES
 from windlass.clock import SECOND, ClockStep, DatabaseClock
 from windlass.core.clock import step as steps
 from windlass.core.clock import store
+from windlass.core.cron.discover import discover
 from windlass.core.maintenance import Maintenance
 from windlass.core.shard.shard import Shard
-from windlass.database.schema import alert, clock_step
+from windlass.database.schema import alert, clock_step, task
 
 HOUR = 3600 * SECOND
 DAY = 24 * HOUR
@@ -48,7 +50,11 @@ class Steppable:
         clock = DatabaseClock(self.measure)
         clock.now()
         shard = Shard(1, app.database, clock, faces=FACES, max_payload=1000)
-        return Maintenance(app.database, clock, FACES, numbers=shard.numbers)
+
+        def went_back() -> None:
+            discover(app.database, app.registry.kinds, clock, shard.numbers)
+
+        return Maintenance(app.database, clock, FACES, numbers=shard.numbers, went_back=went_back)
 
     def step(self, by: int, *processes: Maintenance) -> None:
         """ClockStep, and let these notice it."""
@@ -92,6 +98,27 @@ def test_a_step_and_the_step_back_are_two(app, steppable):
 
     assert [round(row.microseconds / HOUR) for row in rows(app, clock_step)] == [1, -1]
     assert len(rows(app, alert)) == 2
+
+
+def test_a_cron_that_ended_at_the_step_back_and_is_written_after_it_does_not_wait(app, steppable):
+    @app.cron("* * * * *")
+    def minutely() -> None: ...
+
+    process = steppable.process()
+    steppable.step(HOUR, process)
+    process._went_back()
+    steppable.step(-HOUR, process)
+    process.tick()
+
+    # A worker that has not noticed the step ended a turn of the old time.
+    schedule = app.registry.kinds["minutely"].schedule
+    turn = schedule.next_after(app.database.measure() + HOUR)
+    late = update(task).values(due_at=turn, payload=schedule.as_payload(turn=turn))
+    app.database.write(lambda connection: connection.execute(late))
+    process.tick()
+
+    (row,) = rows(app, task)
+    assert row.due_at <= app.database.measure() + 61 * SECOND
 
 
 def test_a_process_that_notices_late_is_not_mistaken(app, steppable):

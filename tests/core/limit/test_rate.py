@@ -290,7 +290,9 @@ def test_a_worker_that_has_no_room_wastes_no_other_workers_share(sqlite_crowd, s
         begin = time.monotonic()
         let_pass(2.0)
 
-        check_keeps_up(starts.moments, RATE, begin=begin, end=time.monotonic())
+        # With half of the moments in the hands of the stuck one it would be half.
+        end = time.monotonic()
+        check_keeps_up(starts.moments, RATE, begin=begin, end=end, least=0.6)
 
 
 @pytest.mark.mostly("sqlite")

@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import pytest
 from sqlalchemy import text
@@ -30,14 +30,21 @@ SHORT = Bounds(connect=2.0, statement=0.5, socket=1.0)
 @contextmanager
 def stalled(server: Server) -> Iterator[None]:
     """Stop all processes of the server for this block."""
+    # A stopped parent cannot start another child while its children are listed.
+    signal_all([server.pid], signal.SIGSTOP)
     pids = [server.pid, *children_of(server.pid)]
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
     try:
+        signal_all(pids, signal.SIGSTOP)
         yield
     finally:
-        for pid in pids:
-            os.kill(pid, signal.SIGCONT)
+        signal_all(pids, signal.SIGCONT)
+
+
+def signal_all(pids: list[int], number: signal.Signals) -> None:
+    """Tell each process; a connection's process may have ended since it was listed."""
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 @pytest.mark.parametrize("is_connected", [True, False], ids=["connected", "not connected"])
