@@ -126,9 +126,8 @@ def test_rows_that_are_due_at_the_same_moment_fill_every_place(app, clock, one_c
     assert len(runs) == 100
 
     assert all(worker.finish(run) for run in runs[:10])
-    worker.fetcher()
 
-    assert len(worker.start_all()) == 10
+    assert len(worker.take()) == 10
 
 
 @pytest.mark.slow
