@@ -20,7 +20,7 @@ CONSOLE := $(shell find console -name node_modules -prune -o -type f -print)
 # The manual's tools stay apart, so that tests are set up quickly.
 DOCS_VENV ?= build/docs-venv
 DOCS := $(DOCS_VENV)/.installed
-# Whoever only wants to see it need not wait for the tools of those who change it.
+# The demo has its own small environment, so that it starts without the developers' tools.
 DEMO_VENV ?= build/demo-venv
 DEMO := $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(DEMO_VENV)/.installed)
 COMPILE := $(PY) -m uv pip compile --quiet --upgrade --universal --python-version 3.11 \
@@ -147,7 +147,7 @@ $(MODULES): console/package-lock.json
 	@cd console && npm ci --loglevel error --no-audit --no-fund --no-update-notifier >/dev/null
 	@touch $@
 
-# Whoever only wants to see it need not have Node: the build then brings its own.
+# The demo needs no Node: without it the build brings its own.
 ifeq ($(NODE),)
 $(BUILT): $(DEMO) $(CONSOLE)
 	@echo "building the console with Node from PyPI"

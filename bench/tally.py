@@ -17,7 +17,7 @@ FIRST, RUNS = 0, 1
 
 
 class Tally:
-    """This process's own count, in a file shared with whoever holds the clock.
+    """This process's own count, in a file shared with the process that holds the clock.
 
     A handler calls it once per task; that costs about a tenth of a
     microsecond and no system call, so it does not weigh on what is measured.

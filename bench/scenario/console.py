@@ -116,7 +116,7 @@ def fill(session: Session, rows: int) -> dict[str, str]:
 def multiply(
     session: Session, table: str, own: dict[str, str], copies: int, stride: int = 0
 ) -> None:
-    """So many copies of each row of a table, some hundred thousand in one statement."""
+    """Copy each row of a table `times` times, some hundred thousand in one statement."""
     with session.transaction():
         found = session.rows(
             "select column_name from information_schema.columns where table_name = %(table)s "

@@ -34,7 +34,7 @@ async def item(code: str) -> str:
 @app.sweep(Keys(1, 1_000), ranges=30, redo="1h", retries=0)
 async def walk(number: int) -> None:
     if number % 100 == 0:
-        raise ValueError(f"{number} is set aside")
+        raise ValueError(f"{number} always fails")
 
 
 @app.flow

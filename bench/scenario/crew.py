@@ -28,7 +28,7 @@ def worker(app: str, *options: str, **environment: str) -> Command:
 
 
 def wait_until_settled(app: App, members: int) -> RingView:
-    """The ring once it has so many members and each owns what it should."""
+    """The ring once it has that many `members` and each owns its share."""
     deadline = time.monotonic() + SETTLE_SECONDS
     while True:
         view = look(app)

@@ -79,7 +79,7 @@ def main() -> None:
 
 
 def run(case: Case, ideal: float) -> float:
-    """Seconds of so many tasks that they would take `ideal` if no slot were ever empty."""
+    """Seconds of a drain of as many tasks as would take `ideal` if no slot were ever empty."""
     tally.clear(Path(os.environ[tally.FOLDER_VARIABLE]))
     tasks = round(ideal * case.slots / case.task_seconds)
     with running(case.workers) as processes:

@@ -88,7 +88,7 @@ def fill(ledger: Ledger) -> None:
 
 
 def own(ledger: Ledger, verb: str, spread: int, callers: int, seconds: float) -> float:
-    """Calls per second of so many callers."""
+    """Calls per second of `callers` threads."""
     if callers == 1:
         return alone(ledger, verb, spread, seconds)
     return asyncio.run(together(ledger, verb, spread, callers, seconds))
@@ -166,7 +166,7 @@ def by_slap(address: str, verb: str, spread: int, callers: int, seconds: float) 
 def _slap(
     port: int, user: str, database: str, parts: list[str], callers: int, rounds: int
 ) -> float:
-    """Seconds for so many transactions by so many callers."""
+    """Seconds for `rounds` transactions by each of `callers`."""
     command = [
         *("mariadb-slap", "--no-defaults", "--host=127.0.0.1", f"--port={port}", f"--user={user}"),
         *(f"--create-schema={database}", "--no-drop", "--delimiter=;", "--csv"),

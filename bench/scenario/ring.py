@@ -1,4 +1,4 @@
-"""How long a worker takes to find its buckets when somebody joins; no store is asked."""
+"""How long a worker takes to find its buckets when a worker joins; no store is asked."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def draw(members: list[int]) -> None:
 
 
 def median(work: Callable[[list[int]], object], members: int) -> float:
-    """Milliseconds for so many members with ids as large as real ones."""
+    """Milliseconds for that many members with ids as large as real ones."""
     taken = []
     for turn in range(TIMES):
         ids = list(range(10_000_000 + turn, 10_000_000 + turn + members))

@@ -127,7 +127,7 @@ def median_read() -> float:
 
 
 def visits(session: Session, processes: int, seconds: float) -> float:
-    """Visits a second by so many worker processes."""
+    """Visits a second by that many worker processes."""
     command = [sys.executable, "-m", "windlass", "worker", "bench.scenario.rolling_app:app"]
     begin = done(session)
     with running([Command([*command, "--processes", str(processes)])]):
@@ -185,7 +185,7 @@ def fill_raw(session: Session, count: int) -> None:
 
 
 def raw(processes: int, seconds: float) -> float:
-    """Visits a second by bare statements in so many processes."""
+    """Visits a second by bare statements in that many processes."""
     with ProcessPoolExecutor(processes) as pool:
         shares = [(number, processes, seconds) for number in range(processes)]
         return round(sum(pool.map(roll, shares)))

@@ -124,7 +124,7 @@ def rated(seconds: float) -> Figures:
 
 
 def take_over(pid: int) -> float:
-    """Seconds from kill -9 until somebody else has saved more of a range that the dead had."""
+    """Seconds from kill -9 until another worker has saved progress in a range of the dead one."""
 
     def owned() -> dict[int, int]:
         owner = select(worker.c.id).where(worker.c.pid == pid).scalar_subquery()

@@ -30,7 +30,7 @@ from windlass.value.bucket import bucket_of
 WORKERS = 3
 KILLS = 9
 QUICK = 3
-# Whoever has just come takes nobody for dead before all had the time to come back.
+# A worker that has just joined marks none dead before all had time to come back.
 STEADY_SECONDS = 6.0
 BEAT_SECONDS = 1.0
 WAIT_SECONDS = 60.0

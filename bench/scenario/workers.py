@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def drain(processes: int, tasks: int) -> Figures:
-    """Tasks a second by so many processes, and what it took."""
+    """Tasks a second by that many processes, and what it took."""
     tally.clear(FOLDER)
     session = Session(url())
     before = session.deadlocks()

@@ -30,7 +30,7 @@ await channel.consume(queue, async (delivery) => {
   if (!message?.reply_to) return channel.reject(delivery, false);
   const reply = JSON.stringify({ windlass: 1, id: message.id, ...(await answer(message)) });
   const options = { persistent: true, correlationId: message.id };
-  // First the reply, then the acknowledgement: whoever dies in between loses nothing.
+  // First the reply, then the acknowledgement: a death in between loses nothing.
   channel.sendToQueue(message.reply_to, Buffer.from(reply), options, () => channel.ack(delivery));
 });
 console.log(`consuming ${queue}`);

@@ -1,4 +1,4 @@
-"""`python -m examples.flow`: a graph runs, a node fails, somebody cures it, and it goes on."""
+"""`python -m examples.flow`: a graph runs, a node fails, a person cures it, and it goes on."""
 
 import time
 

@@ -9,7 +9,7 @@ from windlass import App
 
 app = App(os.environ.get("WINDLASS_DATABASE_URL", "sqlite:///flow.db"))
 warehouse = app.external("warehouse", Warehouse(), every="100ms", timeout="1h")
-# The printer is out of paper until somebody fills it.
+# The printer is out of paper until a person fills it.
 is_out_of_paper = True
 
 

@@ -18,7 +18,7 @@ def main() -> None:
         failed = [item for item in items if item and str(item.status) == "failed"]
         print(f"all were asked for once, {len(failed)} did not answer and come again in a minute")
 
-        # Somebody looks at a product: have it now, unless it is fresh.
+        # A customer looks at a product: have it now, unless it is fresh.
         item = shop.stock_level.visit("SKU-007", fresh="0s", timeout="10s")
         print(f"SKU-007, asked for just now: {item.remark}")
 

@@ -26,7 +26,7 @@ async def offer(article: dict) -> None:
 
 
 def fill() -> None:
-    """Make the table that somebody else keeps."""
+    """Make the table, which belongs to another program."""
     with sqlite3.connect(ARTICLES) as table:
         table.execute("create table if not exists article (id integer primary key, offer text)")
         table.executemany(

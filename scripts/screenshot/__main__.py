@@ -105,7 +105,7 @@ RUNS = {
 
 def main(arguments: list[str]) -> int:
     """Make all pictures, or those whose names have one of the arguments in them."""
-    # So that the shop is closed whoever ends this.
+    # So that the shop is closed however this ends.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
@@ -188,7 +188,7 @@ def _act(url: str) -> None:
 
 
 def _acknowledge(url: str) -> None:
-    """Have somebody see the oldest alert."""
+    """Mark the oldest alert as seen."""
     alerts = json.load(_get(url + "api/alerts"))["items"]
     if alerts:
         _post(url, (f"alerts/{alerts[-1]['id']}/acknowledge", {"quiet": "1h"}))

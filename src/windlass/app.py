@@ -311,7 +311,7 @@ class App(Switching, Alerting, Queueing):
         """Let a function, sync or async, run once at a time; its first argument is the run.
 
         The default name of the run is the name of the function. With `once` it raises AlreadyDone
-        for ever after it has succeeded.
+        always, once it has succeeded.
         """
         if callable(name):
             return self.controlled(name.__name__)(name)

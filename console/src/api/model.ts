@@ -143,7 +143,7 @@ export interface ControlRunDetail {
   run: RunView; history: readonly RunView[];
 }
 
-/** The name and the role of a new token, and for how long it is good; null: for ever. */
+/** The name and the role of a new token, and for how long it is valid; null: without end. */
 export interface CreateToken {
   name: string; role: Role; expires?: string | null;
 }

@@ -48,7 +48,7 @@ class Connections:
             self._changed.notify()
 
     def close(self) -> None:
-        """Nobody waits for a place any more."""
+        """No connection waits for a place any more."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

@@ -132,7 +132,7 @@ def console_router(app: App, *, user: Callable[..., Any], read_only: bool = Fals
 def console(app: App, *, user: UserOf, read_only: bool = False) -> Asgi:
     """The console as an ASGI application, to be mounted: `Mount("/windlass", console(...))`.
 
-    `user(request)`, sync or async, returns a ConsoleUser, or None for somebody who may not see
+    `user(request)`, sync or async, returns a ConsoleUser, or None for a person who may not see
     the console; an HTTPException that it raises is answered as elsewhere.
     """
     hosted = Hosted(app, read_only=read_only)

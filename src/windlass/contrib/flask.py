@@ -82,7 +82,7 @@ def console(
 ) -> Blueprint:
     """A blueprint with the console, to be registered under a `url_prefix` of your choice.
 
-    `user()` runs in the context of the request and returns a ConsoleUser, or None for somebody
+    `user()` runs in the context of the request and returns a ConsoleUser, or None for a person
     who may not see the console; it may `abort(...)`, or answer with a response of its own.
     """
     from flask import Blueprint, Response, abort, request

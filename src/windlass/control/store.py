@@ -168,7 +168,7 @@ def places(connection: Connection) -> list[tuple[ControlKey, RunStatus]]:
 
 
 def copy(connection: Connection, place: ControlKey) -> tuple[Values, list[Values]] | None:
-    """The row of a run that nobody runs, and its history."""
+    """The row of a run that no process runs, and its history."""
     row = connection.execute(select(control).where(*_at(place))).mappings().first()
     if row is None or row["status"] == RunStatus.RUNNING:
         return None

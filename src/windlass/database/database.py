@@ -499,7 +499,7 @@ class Numbers:
             return list(chain.from_iterable(dialect.take_numbers(inside, count)))
         joined = JOINED.get()
         if dialect.numbers_join and joined is not None and joined.database is self._database:
-            # Another transaction would wait for this one for ever.
+            # Another transaction would wait for this one without end.
             return self.take(count, inside=joined.connection)
         if newest:
             return list(chain.from_iterable(self._taken(count, tries)))[:count]

@@ -193,7 +193,7 @@ class Pace:
         return self._grants[-1].end - int(IN_TIME * (0.5 + chance)) if self._grants else 0
 
     def has(self, count: int) -> bool:
-        """Whether it has so many free moments."""
+        """Whether it has that many free moments."""
         return len(self._free) >= count
 
     def next_at(self) -> int | None:

@@ -52,7 +52,7 @@ class Controls:
         """A control run, to enter with `with` or `async with`.
 
         Without `expires` it is held by a `lease` that is renewed while the block runs. With `once`
-        it raises AlreadyDone for ever after it has succeeded.
+        it always raises AlreadyDone once it has succeeded.
         """
         key = check_key(name, partition)
         until, given = parse_expires(expires), check_data(data, key)

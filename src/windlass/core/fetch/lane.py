@@ -4,7 +4,7 @@ Who is the authority? The owner of the lane's bucket: it alone takes rows of the
 it needs no lock. A row occupies its lane
 
 * in the memory of the owner, from its read until its outcome is committed, and
-* in the database, while it is running by a written claim, whoever has the claim.
+* in the database, while it is running by a written claim, in any worker.
 
 So when a bucket changes hands, the new owner learns from the database what still runs: an owner
 that gives up a bucket writes the claims of everything it has started. When an owner dies, what it

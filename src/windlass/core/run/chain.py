@@ -32,7 +32,7 @@ PLANNED_PART = 0.8
 # The next rows are read when no more than this part of them is left.
 LEAST_LEFT_PART = 0.5
 LONGEST_CHAIN = 64
-# At least so many lanes are served side by side.
+# At least this many lanes are served side by side.
 FEWEST_ABREAST = 8
 
 

@@ -27,7 +27,7 @@ LINGER_SECONDS = 0.25
 VISIT_LINGER_SECONDS = 1.0
 # No more of them wait.
 MOST_LINGER = 200
-# How long, if the row is kept: somebody may wait for its result.
+# How long, if the row is kept: a caller may wait for its result.
 KEPT_LINGER_SECONDS = 0.1
 
 RATE_WINDOW = 0.05
@@ -147,7 +147,7 @@ class EndedRuns:
 
 
 def _linger_seconds(run: Run) -> float:
-    """How long an outcome may wait for others; 0 if somebody waits for it."""
+    """How long an outcome may wait for others; 0 if a caller waits for it."""
     if not run.load.is_rated or run.on_finish or run.has_lane or run.task.flow_id is not None:
         return 0.0
     if run.is_visit:

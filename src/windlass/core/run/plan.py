@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 class StartsOfKind:
     """The planned runs of one kind in their order, and the moments at which the first may start.
 
-    A moment belongs to no run: whoever is first when it comes starts at it. So a run that could not
-    start yet, because its kind was at its limit or had no permit, is the first to start later.
+    A moment belongs to no run: the first run in order starts at it. So a run that could not start
+    yet, because its kind was at its limit or had no permit, is the first to start later.
     """
 
     def __init__(self, load: KindLoad) -> None:

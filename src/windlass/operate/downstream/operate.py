@@ -30,7 +30,7 @@ from windlass.value.rate import rate_text
 from windlass.view.field import Moment
 from windlass.view.listing import Listing
 
-# Speeds are averages over so many whole minutes.
+# Speeds are averages over this many whole minutes.
 MINUTES = 5
 
 

@@ -19,7 +19,7 @@ router = APIRouter(tags=["tokens"])
 
 
 class CreateToken(RequestBody):
-    """The name and the role of a new token, and for how long it is good; null: for ever."""
+    """The name and the role of a new token, and for how long it is valid; null: without end."""
 
     name: Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[A-Za-z0-9._@-]+$")]
     role: Role

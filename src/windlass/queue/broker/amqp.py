@@ -32,7 +32,7 @@ WRITTEN_SECONDS = 2.5
 NOT_FOUND = 404
 # What is raised about a message that does not fit into AMQP.
 UNWRITABLE = (struct.error, ValueError, TypeError, OverflowError)
-# So many bytes are written to the socket at once: a call for each message costs as much as it.
+# This many bytes are written to the socket at once: a call for each message costs as much as it.
 GATHERED_BYTES = 64_000
 
 

@@ -19,7 +19,7 @@ CONNECT_SECONDS = 5
 ANSWER_SECONDS = 15
 HEARTBEAT_SECONDS = 20
 
-# Answers of AMQP that stay the same until somebody changes something.
+# Answers of AMQP that stay the same until an operator changes something.
 # 501 and 502 are about a message, such as headers that are larger than a frame.
 REFUSALS = {403, 404, 405, 406, 501, 502, 530, 541}
 
@@ -145,7 +145,7 @@ class BrokerLink:
 
 
 class Timer:
-    """Whether so many seconds have passed since the last time."""
+    """Whether that many seconds have passed since the last time."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

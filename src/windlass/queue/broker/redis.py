@@ -25,7 +25,7 @@ from windlass.queue.model.queue import Queue
 
 # Seconds after which what a dead consumer had taken is delivered again.
 VISIBILITY_SECONDS = 60.0
-# The argument of a queue that is deleted when it is not used for so many milliseconds.
+# The argument of a queue that is deleted when it is not used for that many milliseconds.
 EXPIRES = "x-expires"
 # kombu has a list for each of these priorities; the first is the one without priority.
 SUFFIXES = ("", "\x06\x163", "\x06\x166", "\x06\x169")

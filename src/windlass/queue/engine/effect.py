@@ -31,7 +31,7 @@ UNDONE = (
     "the database has undone the transaction of the message: its handler caught an error of the "
     "database, or rolled back; put statements that may fail into context().conn.begin_nested()"
 )
-# A handler that is always in the way of others counts its tries after so many.
+# A handler that often conflicts with other transactions counts a try after this many conflicts.
 MOST_DISTURBED = 20
 MOST_DISTURBANCES = 1_000
 

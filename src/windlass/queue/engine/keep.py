@@ -17,7 +17,7 @@ from windlass.queue.store import inbox
 from windlass.queue.store.inbox import KeptRow, NewKept
 from windlass.value.outcome import storable
 
-# A claim of a kept message lapses after so many microseconds, unless it is renewed.
+# A claim of a kept message lapses after this many microseconds, unless it is renewed.
 LAPSE = 30_000_000
 ALERT = "message failed"
 DIED = "its workers died while they handled it"

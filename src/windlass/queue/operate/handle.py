@@ -105,9 +105,9 @@ class Queueing:
 
         What it writes through Windlass, or by `context().conn`, is committed together with the id
         of the message, and only then is the message acknowledged: a redelivery within `remember`
-        changes nothing. With `many` it gets lists of up to so many messages. `lane` gives the key
-        of what the function gets: messages with one key are handled in order. `identity` says how
-        messages without an id are told apart.
+        changes nothing. With `many` it gets lists of at most that many messages. `lane` gives
+        the key of what the function gets: messages with one key are handled in order. `identity`
+        says how messages without an id are told apart.
         """
 
         def declare(function: Callable[P, R]) -> Consumer[P, R]:

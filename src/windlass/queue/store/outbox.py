@@ -1,6 +1,6 @@
 """The outbox: messages that wait to be sent, in the order of their ids, and their queues.
 
-A message is a row in the transaction of whoever publishes it. The owner of its bucket sends it; all
+A message is a row in the transaction of its publisher. The owner of its bucket sends it; all
 messages with one key are in one bucket. A sent message is deleted.
 """
 

@@ -21,7 +21,7 @@ Query = dict[str, Any]
 Pages = Generator[list[Any], None, None]
 Walk = Callable[[Query, str], Pages]
 
-# A server answers with at most so many hits, unless `index.max_result_window` says otherwise.
+# A server answers with at most this many hits, unless `index.max_result_window` says otherwise.
 MOST_HITS = 10_000
 # How far the whole numbers of a field go, by its type.
 REACH = {"byte": 1 << 7, "short": 1 << 15, "integer": 1 << 31, "long": 1 << 63}

@@ -46,7 +46,7 @@ STEADY = 0.7
 # In memory only, and larger than any number in a database.
 NUMBERS = count(1 << 63)
 # How many items of each range are noted for visits that ask how fresh they are. All are noted if
-# visits have asked, up to so many in one save.
+# visits have asked, at most this many in one save.
 FIRST_NOTED = 1_000
 MOST_NOTED = 5_000
 # The outcomes of items that will not be tried again.

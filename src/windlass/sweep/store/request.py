@@ -38,7 +38,7 @@ from windlass.sweep.store.sweep import (
     wanted_fresh,
 )
 
-# A visit is dropped after so many of its workers have died.
+# A visit is dropped after this many of its workers have died.
 MOST_LOST = 3
 
 

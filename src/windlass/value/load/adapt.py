@@ -183,7 +183,7 @@ def begin(bounds: Ceilings) -> AdaptState:
 def adapt(
     state: AdaptState, bounds: Ceilings, seen: Interval, *, seconds: float, now: int
 ) -> AdaptState:
-    """The state after an interval of so many `seconds`, which ended `now`."""
+    """The state after an interval of `seconds` that ended `now`."""
     state = _within(state, bounds)
     is_following = now < state.hold_until
     if not seen.ended or (is_following and not state.is_raised):
