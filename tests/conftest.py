@@ -39,10 +39,11 @@ POOLS = pytest.StashKey[Pools]()
 ALIKE = ("mariadb", "mysql")
 TURNS = tuple(("sqlite", server) for server in SERVERS)
 ALONE = [("sqlite",)] * len(TURNS)
+MOST = tuple(("sqlite", "postgresql", one) for one in ALIKE)
 ALL, HALF, QUARTER = TURNS, (*TURNS, *ALONE), (*TURNS, *ALONE * 3)
 EIGHTH = (*TURNS, *ALONE * 7)
 # By turns: on which databases the tests below a folder run often. The innermost folder decides;
-# tests of other folders run on all databases.
+# tests of other folders run on SQLite, PostgreSQL, and MariaDB or MySQL.
 OFTEN_ON = {
     "store": (ENGINES,),
     **dict.fromkeys(("fault", "story", "migration", "testing"), ALL),
@@ -111,14 +112,13 @@ def often_on(test: pytest.Item) -> Collection[str]:
     eighth of it on one of the servers, by turns. The slow run has all of it on all of them.
     """
     if test.get_closest_marker("everywhere"):
-        return ENGINES
+        return "sqlite", "postgresql", turn_of(test, ALIKE)
     mostly = test.get_closest_marker("mostly")
     if mostly is not None:
         return [turn_of(test, ALIKE) if each in ALIKE else each for each in mostly.args]
     folders = test.path.relative_to(ROOT).parent.parts
     known = [OFTEN_ON[folder] for folder in folders if folder in OFTEN_ON]
-    turns = known[-1] if known else (ENGINES,)
-    return turn_of(test, turns)
+    return turn_of(test, known[-1] if known else MOST)
 
 
 def servers_often(test: pytest.Item) -> Collection[str]:
