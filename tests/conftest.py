@@ -134,8 +134,9 @@ def turn_of(test: pytest.Item, turns: Sequence[T]) -> T:
     return turns[crc32(test.name.encode()) % len(turns)]
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put first what waits for processes to die.
+    """Leave some pairs to the slow run, and put first what waits for processes to die.
 
     Workers of pytest take their tests from the front of a share each and help each other from
     the back. So these run one at a time, beside tests that compute, and none is left for the end.
@@ -145,7 +146,22 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left = [item for item in items if "pools" not in getattr(item, "fixturenames", ())]
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if item not in set(left)]
+    for item in items:
+        if not is_turn_of_broker(item):
+            item.add_marker("slow")
     items.sort(key=lambda item: "fault" not in item.path.relative_to(ROOT).parts)
+
+
+def is_turn_of_broker(item: pytest.Item) -> bool:
+    """Whether a test with each broker and several databases often runs on this pair of them.
+
+    One of the brokers is tested with SQLite, the other one with servers, by turns.
+    """
+    params = item.callspec.params if hasattr(item, "callspec") else {}
+    if not {"any_broker", "database_engine"} <= params.keys():
+        return True
+    with_sqlite = ("rabbitmq", "redis")[crc32(item.originalname.encode()) % 2]
+    return (params["any_broker"] == with_sqlite) == (params["database_engine"] == "sqlite")
 
 
 @pytest.hookimpl(wrapper=True)

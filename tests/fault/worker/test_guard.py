@@ -13,6 +13,7 @@ from tests.wait import eventually
 from windlass.core.ring import store as ring_store
 
 SECONDS = 60.0
+SLOWLY = pytest.param("zookeeper", marks=pytest.mark.slow)
 
 
 def guard_of(process: Process) -> int:
@@ -81,7 +82,7 @@ def test_a_handler_that_holds_the_gil_keeps_its_worker_and_no_innocent_runs_twic
     hold_among_innocents(crew, 6.0)
 
 
-@pytest.mark.parametrize("means", ["etcd", "zookeeper"])
+@pytest.mark.parametrize("means", ["etcd", SLOWLY])
 def test_a_handler_that_holds_the_gil_keeps_its_worker_in_the_eyes_of_a_coordinator(crew_by, means):
     hold_among_innocents(crew_by(means), 6.0)
 
@@ -112,7 +113,7 @@ def test_a_worker_that_is_killed_while_it_holds_the_gil_is_dead_and_so_is_its_gu
     eventually(lambda: crew.effects.count("begin")[ids[0]] == 2, SECONDS, what="the second run")
 
 
-@pytest.mark.parametrize("means", ["database", "etcd", "zookeeper"])
+@pytest.mark.parametrize("means", ["database", "etcd", SLOWLY])
 def test_a_worker_that_is_stopped_while_it_holds_the_gil_is_dead(crew_by, means):
     crew = crew_by(means)
     holder, other, ids = held(crew, 8.0)

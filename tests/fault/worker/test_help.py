@@ -11,6 +11,7 @@ from windlass.operate.ring import operate as ring
 from windlass.value.bucket import bucket_of
 
 SECONDS = 60.0
+SLOW = pytest.mark.slow
 
 
 def keys_of_one_bucket() -> Iterator[str]:
@@ -36,7 +37,11 @@ def begun(crew: Crew) -> dict[int, int]:
 
 @pytest.mark.parametrize(
     ("concurrency", "of_kind", "seconds", "tasks"),
-    [(1, None, 0.2, 40), (4, None, 0.2, 120), (4, 1, 0.2, 40), (1, None, 0.01, 400)],
+    [
+        (1, None, 0.2, 40),
+        (4, 1, 0.2, 40),
+        *(pytest.param(*each, marks=SLOW) for each in [(4, None, 0.2, 120), (1, None, 0.01, 400)]),
+    ],
 )
 def test_work_of_one_bucket_is_shared(crew, concurrency, of_kind, seconds, tasks):
     if of_kind is not None:

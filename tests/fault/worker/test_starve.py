@@ -1,5 +1,6 @@
 """Handlers use up all connections of their process; the worker still counts as alive."""
 
+import pytest
 from sqlalchemy import create_engine, select
 
 from tests.fault.crew import ids_of
@@ -10,6 +11,7 @@ from windlass.database.schema import worker
 HANDLERS = 40
 
 
+@pytest.mark.mostly("postgresql")
 def test_handlers_that_wait_for_one_locked_key_do_not_stop_the_heartbeat(server_crew):
     crew = server_crew
     starved = crew.start("--concurrency", str(HANDLERS))
