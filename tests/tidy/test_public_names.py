@@ -172,12 +172,18 @@ MODULES = {
         "windlass_outside",
     },
     "windlass.queue": {
+        "Broker",
         "Consumer",
+        "Delivered",
         "FailedMessage",
+        "Outgoing",
         "Queue",
         "QueueDetail",
         "QueueView",
         "ReceivedMessage",
+        "Sent",
+        "Subscription",
+        "register",
     },
     "windlass.web": {"Proxy", "create"},
 }

@@ -216,7 +216,7 @@ export interface FailedMessage {
   status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled";
   tries: number; received_at: string; due_at: string | null; failed_at: string | null;
   lane: string | null; content_type: string; headers: string; body: string; is_binary: boolean;
-  error: string | null;
+  error: string | null; is_cut: boolean;
 }
 
 /** An error of a task. */

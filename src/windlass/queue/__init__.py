@@ -6,16 +6,39 @@ from windlass.lazy import attributes_of
 from windlass.queue.model.queue import Queue
 
 if TYPE_CHECKING:
-    from windlass.queue.model.message import FailedMessage, ReceivedMessage
+    from windlass.queue.broker import Broker, Subscription, register
+    from windlass.queue.model.message import (
+        Delivered,
+        FailedMessage,
+        Outgoing,
+        ReceivedMessage,
+        Sent,
+    )
     from windlass.queue.operate.handle import Consumer
     from windlass.queue.operate.operate import QueueDetail, QueueView
 
-__all__ = ["Consumer", "FailedMessage", "Queue", "QueueDetail", "QueueView", "ReceivedMessage"]
+__all__ = [
+    "Broker",
+    "Consumer",
+    "Delivered",
+    "FailedMessage",
+    "Outgoing",
+    "Queue",
+    "QueueDetail",
+    "QueueView",
+    "ReceivedMessage",
+    "Sent",
+    "Subscription",
+    "register",
+]
 
 __getattr__ = attributes_of(
     __name__,
     {
-        "windlass.queue.model.message": ("FailedMessage", "ReceivedMessage"),
+        "windlass.queue.broker": ("Broker", "Subscription", "register"),
+        "windlass.queue.model.message": (
+            *("Delivered", "FailedMessage", "Outgoing", "ReceivedMessage", "Sent"),
+        ),
         "windlass.queue.operate.handle": ("Consumer",),
         "windlass.queue.operate.operate": ("QueueDetail", "QueueView"),
     },

@@ -33,7 +33,7 @@ def test_two_queues_are_equal_by_url_and_name():
         ("amqp://", "host is missing"),
         ("redis://broker:sixty/0", "cannot be read"),
         ("amqp://broker:0/", "port 0"),
-        ("kafka://broker/topic", "Kafka is not supported"),
+        ("kafka://broker/topic", "Windlass has no broker for Kafka"),
         ("amqp://a:b@one//;amqp://a:secret@two//", "one broker, without ';'"),
     ],
 )

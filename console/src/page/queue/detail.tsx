@@ -115,9 +115,7 @@ function FailedMessages({ name }: { name: string }) {
       ),
     },
     { label: t.field.failed, isNumber: true, render: (row) => <Ago at={row.failed_at} /> },
-    ...(canAct
-      ? [{ label: "", render: (row: Failed) => <Actions name={name} ids={[row.id]} /> }]
-      : []),
+    ...(canAct ? [{ label: "", render: (row: Failed) => <Actions name={name} row={row} /> }] : []),
   ];
   const shown = resource.data?.find((row) => row.id === chosen);
   return (
@@ -174,11 +172,11 @@ function Body({ row }: { row: Failed }) {
 }
 
 /** Try again or drop some failed messages, or all. */
-function Actions({ name, ids }: { name: string; ids?: readonly number[] }) {
+function Actions({ name, row }: { name: string; row?: Failed }) {
   const { t, f } = useText();
   const action = useAsk();
   const params = { name };
-  const body = ids ? { ids } : {};
+  const body = row ? { ids: [row.id] } : {};
   const retry = () =>
     action.run(
       () => post("queues/{name}/retry", { params, body }),
@@ -187,9 +185,9 @@ function Actions({ name, ids }: { name: string; ids?: readonly number[] }) {
   const drop = () =>
     action.ask(
       {
-        title: ids ? t.queue.dropTitle : t.queue.dropAllTitle,
+        title: row ? t.queue.dropTitle : t.queue.dropAllTitle,
         text: t.queue.dropText,
-        action: ids ? t.queue.drop : t.queue.dropAll,
+        action: row ? t.queue.drop : t.queue.dropAll,
         isDanger: true,
       },
       () => post("queues/{name}/drop", { params, body }),
@@ -197,11 +195,13 @@ function Actions({ name, ids }: { name: string; ids?: readonly number[] }) {
     );
   return (
     <span className="row-actions">
-      <Button icon="retry" isBusy={action.isBusy} onClick={() => void retry()}>
-        {ids ? t.task.retry : t.queue.retryAll}
-      </Button>
+      {!row?.is_cut && (
+        <Button icon="retry" isBusy={action.isBusy} onClick={() => void retry()}>
+          {row ? t.task.retry : t.queue.retryAll}
+        </Button>
+      )}
       <Button icon="cancel" look="danger" isBusy={action.isBusy} onClick={() => void drop()}>
-        {ids ? t.queue.drop : t.queue.dropAll}
+        {row ? t.queue.drop : t.queue.dropAll}
       </Button>
     </span>
   );

@@ -54,6 +54,7 @@ const failed: Row<"queues/{name}/failed"> = {
   body: '{"code":"<b>bolt</b>"}',
   is_binary: false,
   error: "ValueError: no such product",
+  is_cut: false,
 };
 const image = {
   ...failed,
@@ -182,6 +183,16 @@ it("shows the body of a failed message as text, and retries it", async () => {
 
   expect(await screen.findByText("Messages tried again: 1")).toBeDefined();
   expect(posted).toEqual([["queues/product/retry", { ids: [7] }]]);
+});
+
+it("does not offer to retry what is too large to be kept whole", async () => {
+  answers["queues/product"] = detail;
+  answers["queues/product/failed"] = [{ ...failed, is_cut: true }];
+  show(<QueueDetailPage name="product" />);
+
+  await screen.findByRole("button", { name: failed.body });
+  expect(screen.queryByRole("button", { name: "Retry" })).toBeNull();
+  expect(screen.getByRole("button", { name: "Drop" })).toBeDefined();
 });
 
 it("asks before it drops all failed messages", async () => {

@@ -46,6 +46,8 @@ message = table(
     required(kind=Exact(100), message_id=Exact(255), bucket=SmallInteger, status=StatusCode),
     optional(due_at=BigInteger, lane=Exact(255)),
     zero(tries=Integer),
+    # How many times in a row a worker died while it handled the message, or was about to.
+    zero(lost=SmallInteger),
     required(received_at=BigInteger),
     optional(failed_at=BigInteger),
     # The body as text, or in base64 if it is not text.

@@ -1,9 +1,10 @@
 """The contract of brokers: what the inbox, the outbox and the carrier need from one.
 
-Another broker, such as Kafka, is another implementation of these two classes, chosen in
-`broker_of`. One thread at a time uses a broker and its subscriptions. None of them connects before
-it is used. After a connection was lost, the call that noticed raises BrokerUnavailable, and the
-next call connects again; what was delivered and not acknowledged is then delivered again.
+Another broker, such as Kafka, is another implementation of these two classes, which is registered
+for the scheme of its URLs (`windlass.queue.register`). One thread at a time uses a broker and its
+subscriptions. None of them connects before it is used. After a connection was lost, the call that
+noticed raises BrokerUnavailable, and the next call connects again; what was delivered and not
+acknowledged is then delivered again.
 """
 
 from __future__ import annotations

@@ -127,6 +127,8 @@ def failed(
     listed = table("id", "message", "failed", "tries", "body", "error", wrap=("body", "error"))
     for each in found:
         body = f"({len(each.body):,} characters of base64)" if each.is_binary else each.body
+        if each.is_cut:
+            body = f"(only the beginning) {body}"
         listed.add_row(
             str(each.id),
             Text(visible(each.message_id)),

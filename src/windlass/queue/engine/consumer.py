@@ -10,7 +10,7 @@ recognised when it is delivered again. The database is away: nothing commits and
 acknowledged. A message that the handler cannot handle is kept in the database, tried again there,
 and fails after its last try: it never stops those behind it, except in its lane while it is tried.
 A message that was delivered before may have killed its worker: it is kept first, so that its tries
-are counted before they begin.
+are counted before they begin. `quarantine.py` says what becomes of those whose workers die again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ from windlass.errors import BrokerUnavailable, WindlassError
 from windlass.queue.broker import Subscription, broker_of
 from windlass.queue.engine.contact import Contact
 from windlass.queue.engine.effect import Disturbances, HeldMessage, MessageRun
-from windlass.queue.engine.keep import Keeping, ToKeep
+from windlass.queue.engine.keep import DIED, Keeping, ToKeep
+from windlass.queue.engine.quarantine import Suspects
 from windlass.queue.engine.tally import ConsumerTally
 from windlass.queue.model.consume import NoId, plain, terms_of
 from windlass.queue.model.message import Delivered, ReceivedMessage
@@ -70,6 +71,7 @@ class ConsumerLoop(FaceLoop):
         self._subscription: Subscription | None = None
         self._me = 0
         self._ready: deque[HeldMessage] = deque()
+        self._suspects = Suspects(workplace.in_flight)
         self._landed: deque[MessageRun] = deque()
         # What was delivered, until it is decided about; if the database fails, that is repeated.
         self._unsorted: list[Delivered] = []
@@ -128,7 +130,8 @@ class ConsumerLoop(FaceLoop):
     def taken_back(self, run: Run) -> None:
         """A queued run must not start now. Called under the lock of `InFlight`."""
         assert isinstance(run, MessageRun)
-        self._ready.extendleft(reversed(run.held))
+        for each in reversed(run.held):
+            (self._suspects.waiting if each.is_suspect else self._ready).appendleft(each)
 
     def close(self) -> None:
         """Tell the broker about what has ended, and give the rest back to it."""
@@ -234,8 +237,9 @@ class ConsumerLoop(FaceLoop):
         except Exception as problem:
             # Another try would end in the same way, until the code is another.
             return ToKeep(held, 1, None, describe(problem)[0])
-        is_tried_here = delivery.is_again and message.too_large is None
-        if is_tried_here and held.lane not in self._lanes:
+        if delivery.is_again and message.too_large is not None:
+            held.is_suspect = True
+        elif delivery.is_again and held.lane not in self._lanes:
             return ToKeep(held, 0, self._site.clock.now(), None)
         return held
 
@@ -246,37 +250,63 @@ class ConsumerLoop(FaceLoop):
         behind: list[ToKeep] = []
         for each in fresh:
             if each.lane is None:
-                self._ready.append(each)
+                self._begin_soon([each])
             elif each.lane in waiting:
                 behind.append(ToKeep(each, 0, self._site.clock.now(), None))
             elif each.lane in self._lanes:
                 self._lanes[each.lane].append(each)
             else:
                 self._lanes[each.lane] = deque()
-                self._ready.append(each)
+                self._begin_soon([each])
         return behind
+
+    def _begin_soon(self, held: Sequence[HeldMessage], *, first: bool = False) -> None:
+        """They may begin, before the others or behind them; suspects by themselves."""
+        self._suspects.add([each for each in held if each.is_suspect])
+        others = [each for each in held if not each.is_suspect]
+        if first:
+            self._ready.extendleft(reversed(others))
+        else:
+            self._ready.extend(others)
 
     def _fetch_kept(self) -> int:
         """Take messages from the database whose next try is due; how many."""
-        now = time.monotonic()
-        if now - self._kept_at < KEPT_SECONDS and not self._workplace.until_idle:
+        now, suspects = time.monotonic(), self._suspects
+        if any(each.is_suspect for each in self._in_hand.values()):
+            return 0
+        if suspects.must_wait:
+            if not suspects.may_begin():
+                return int(suspects.is_wanted)
+        elif now - self._kept_at < KEPT_SECONDS and not self._workplace.until_idle:
             return 0
         self._kept_at = now
-        room = min(self._terms.prefetch - len(self._in_hand), MOST_AT_ONCE)
-        share = self._workplace.ring.share
-        if room <= 0 or not share.runs:
-            return 0
-        rows = self._keeping.due(share.runs, limit=room)
+        room, share = self._room_for_kept(), self._workplace.ring.share
+        rows = self._keeping.due(share.runs, limit=room) if room > 0 and share.runs else []
         rows = [row for row in rows if row.message_id not in self._in_hand]
+        doubtful = [row for row in rows if self._keeping.is_suspect(row)]
+        if not doubtful:
+            suspects.leave()
+        elif suspects.want():
+            rows = doubtful[:1]
+        else:
+            return len(rows)
         if not rows:
             return 0
         if len(rows) == room:
             self._kept_at = float("-inf")
         for row in self._keeping.claim(rows, worker=share.worker):
-            self._take_kept(row)
+            self._take_kept(row, is_suspect=bool(doubtful))
         return len(rows)
 
-    def _take_kept(self, row: KeptRow) -> None:
+    def _room_for_kept(self) -> int:
+        """How many kept messages may be claimed: not many more than run at once.
+
+        A claimed one counts as lost if the worker dies.
+        """
+        most = min(2 * self._load.limit * (self._terms.many or 1), MOST_AT_ONCE)
+        return most - sum(each.row is not None for each in self._in_hand.values())
+
+    def _take_kept(self, row: KeptRow, *, is_suspect: bool) -> None:
         headers = plain(row.headers)
         message = ReceivedMessage(
             row.message_id,
@@ -288,13 +318,14 @@ class ConsumerLoop(FaceLoop):
         )
         held = HeldMessage(row.message_id, message, None, lane=row.lane, row=row)
         held.disturbed = self._disturbed.of(row.message_id)
+        held.is_suspect = is_suspect
         try:
             held.value = self._terms.value_of(message)
         except Exception as problem:
             self._keep([ToKeep(held, row.tries, None, describe(problem)[0])])
             return
         self._in_hand[held.id] = held
-        self._ready.append(held)
+        self._begin_soon([held])
 
     # Running
 
@@ -302,32 +333,56 @@ class ConsumerLoop(FaceLoop):
         """Queue as many calls of the handler as may begin."""
         gate, in_flight, name = self._workplace.gate, self._in_flight, self._kind.name
         room = 0 if self._workplace.is_quiet() else in_flight.capacity.room_for_items(name)
-        if not room or not self._ready or self._load.is_tripped or gate.is_tripped(name):
+        if not room or self._load.is_tripped or gate.is_tripped(name):
             return
-        version = in_flight.plan_version
-        allowed = gate.allow(name, min(room, len(self._ready)))
-        runs: list[MessageRun] = []
-        now = self._site.clock.now()
-        while self._ready and len(runs) < allowed.most:
-            runs.append(
-                MessageRun(
-                    self._next_group(),
-                    self._load,
-                    database=self._site.database,
-                    worker=self._me,
-                    now=now,
-                    keeper=self,
+        with self._suspects.quarantine.lock:
+            able = self._able_to_begin()
+            if not able:
+                return
+            version = in_flight.plan_version
+            allowed = gate.allow(name, min(room, able))
+            runs: list[MessageRun] = []
+            now = self._site.clock.now()
+            while len(runs) < allowed.most and (group := self._next_group()):
+                runs.append(
+                    MessageRun(
+                        group,
+                        self._load,
+                        database=self._site.database,
+                        worker=self._me,
+                        now=now,
+                        keeper=self,
+                    )
                 )
-            )
-        if runs:
-            runs[0].is_probe = allowed.is_probe
-            for run, moment in zip(runs, allowed.moments, strict=False):
-                run.start_at = moment
-            in_flight.add_items(runs, version=version)
-        gate.took(name, allowed, len(runs))
+            if runs:
+                runs[0].is_probe = allowed.is_probe
+                for run, moment in zip(runs, allowed.moments, strict=False):
+                    run.start_at = moment
+                in_flight.add_items(runs, version=version)
+            gate.took(name, allowed, len(runs))
+
+    def _able_to_begin(self) -> int:
+        """How many messages may begin: one alone, if its worker has died with it before."""
+        waiting = self._suspects.waiting
+        if not waiting:
+            return 0 if self._suspects.must_wait else len(self._ready)
+        if not self._suspects.may_begin():
+            return 0
+        first = waiting[0]
+        if first.row is None and not first.is_counted:
+            if not self._keeping.may_begin(first):
+                waiting.popleft()
+                self._keep([ToKeep(first, self._kind.max_lost, None, DIED)])
+                return 0
+            first.is_counted = True
+        return 1
 
     def _next_group(self) -> list[HeldMessage]:
         """The messages for one call of the handler."""
+        if self._suspects.waiting:
+            return [self._suspects.waiting.popleft()]
+        if not self._ready:
+            return []
         group = [self._ready.popleft()]
         most = self._terms.many or 1
         while (
@@ -361,7 +416,7 @@ class ConsumerLoop(FaceLoop):
                 cancelled += run.held if isinstance(run.outcome, Cancelled) else ()
         # A kept message whose row is still there is given back, without counting a try.
         again = self._site.clock.now() + AGAIN
-        kept += [ToKeep(each, each.tries - 1, again, None) for each in unsure if each.row]
+        kept += [ToKeep.again(each, each.row, due_at=again) for each in unsure if each.row]
         self._disturbed.note([*done, *(each.held for each in kept)])
         kept += self._behind(kept)
         try:
@@ -377,7 +432,7 @@ class ConsumerLoop(FaceLoop):
         for each in split:
             each.is_alone = True
         others = [each for each in unsure if each.row is None and each.id not in known]
-        self._ready.extendleft(reversed([*split, *others]))
+        self._begin_soon([*split, *others], first=True)
         self._tally.duplicates += len(known)
         self._finish([*done, *(each for each in unsure if each.id in known)])
         self._finish_kept(kept)
@@ -423,13 +478,7 @@ class ConsumerLoop(FaceLoop):
                 # It may go to the dead-letter exchange of the queue.
                 self._reject(each.held)
             if each.due_at is None or is_too_large:
-                telemetry.emit(
-                    "message.failed",
-                    kind=self._kind.name,
-                    queue=self._terms.queue.name,
-                    message=each.held.id,
-                    error=each.error or "",
-                )
+                self._keeping.tell_failed(each.held.id, each.error or "")
         self._finish([each.held for each in messages])
         self._kept_at = float("-inf")
 
@@ -446,7 +495,7 @@ class ConsumerLoop(FaceLoop):
     def _go_on(self, lane: str) -> None:
         waiting = self._lanes.get(lane)
         if waiting:
-            self._ready.append(waiting.popleft())
+            self._begin_soon([waiting.popleft()])
         else:
             self._lanes.pop(lane, None)
 
@@ -490,6 +539,7 @@ class ConsumerLoop(FaceLoop):
             return
         self._give_back_kept(self._in_hand.values())
         self._ready.clear()
+        self._suspects.leave()
         self._unsorted = []
         self._in_hand.clear()
         self._lanes.clear()
@@ -499,7 +549,7 @@ class ConsumerLoop(FaceLoop):
         """End the claims of kept messages that have not run."""
         now = self._site.clock.now()
         self._keeping.keep(
-            [ToKeep(each, each.tries - 1, now, None) for each in held if each.row is not None]
+            [ToKeep.again(each, each.row, due_at=now) for each in held if each.row is not None]
         )
 
     def _running(self) -> list[MessageRun]:
@@ -526,6 +576,7 @@ class ConsumerLoop(FaceLoop):
         self._in_flight.drop_kept(self)
         self._unsorted = []
         self._ready.clear()
+        self._suspects.leave()
         self._landed.clear()
         self._in_hand.clear()
         self._lanes.clear()

@@ -49,6 +49,10 @@ class HeldMessage:
     row: KeptRow | None = None
     # Whether it runs without others, because a group with it has failed.
     is_alone: bool = False
+    # Whether no other message may run meanwhile, because a worker has died with it.
+    is_suspect: bool = False
+    # Whether its start was counted: it cannot be kept, so that claims would count them.
+    is_counted: bool = False
     # How often the database was away when it ran.
     disturbed: int = 0
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 
+from windlass import telemetry
 from windlass.core.alert.model import Trouble
 from windlass.core.alert.store import raise_alert
 from windlass.core.face import Site
@@ -12,7 +13,7 @@ from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.queue.engine.effect import HeldMessage
 from windlass.queue.model.consume import terms_of
-from windlass.queue.model.message import cut_headers, plain_headers, stored
+from windlass.queue.model.message import beginning, cut_headers, plain_headers, stored
 from windlass.queue.store import inbox
 from windlass.queue.store.inbox import KeptRow, NewKept
 from windlass.value.outcome import storable
@@ -31,6 +32,13 @@ class ToKeep:
     tries: int
     due_at: int | None
     error: str | None
+    # The losses in a row: none, if its handler has ended.
+    lost: int = 0
+
+    @classmethod
+    def again(cls, held: HeldMessage, row: KeptRow, *, due_at: int) -> ToKeep:
+        """A claim that says nothing about the message: as if it had not been claimed."""
+        return cls(held, row.tries - 1, due_at, None, lost=row.lost - 1)
 
     @property
     def too_large(self) -> str | None:
@@ -92,14 +100,23 @@ class Keeping:
         until = now + LAPSE
         most = max(kind.terms.retry.retries.values(), default=0) + kind.max_lost
         numbers = self._site.numbers.take(len(rows))
+        poison: list[KeptRow] = []
 
         def work(connection: Connection) -> list[KeptRow]:
             taken: list[KeptRow] = []
+            poison.clear()
             for number, row in zip(numbers, rows, strict=True):
-                if row.tries > most:
+                if row.lost >= kind.max_lost or row.tries > most:
                     if inbox.put_off(
-                        connection, row, tries=row.tries, due_at=None, error=DIED, now=now
+                        connection,
+                        row,
+                        tries=row.tries,
+                        lost=row.lost,
+                        due_at=None,
+                        error=DIED,
+                        now=now,
                     ):
+                        poison.append(row)
                         self._alert(connection, number, row.message_id, DIED, now)
                     continue
                 claimed = inbox.claim(connection, row, until=until)
@@ -107,7 +124,44 @@ class Keeping:
                     taken.append(claimed)
             return taken
 
-        return self._database.write_as(worker, work, lost=[])
+        none: list[KeptRow] = []
+        taken = self._database.write_as(worker, work, lost=none)
+        for row in poison:
+            self.tell_failed(row.message_id, DIED)
+        return taken
+
+    def is_suspect(self, row: KeptRow) -> bool:
+        """Whether a kept message must run alone: its workers died, or one loss would be its last.
+
+        A loss before may have been that of another one, which ran at the same time.
+        """
+        return row.lost >= min(1, self._kind.max_lost - 1)
+
+    def may_begin(self, held: HeldMessage) -> bool:
+        """Count the start of a message that cannot be kept; False if enough workers died with it.
+
+        It was delivered before. So each start that was counted ended with a worker, or with its
+        connection.
+        """
+        starts = [f"start {number} of {held.id}" for number in range(self._kind.max_lost)]
+        known = self.known(starts)
+        left = [each for each in starts if each not in known]
+        if left:
+            name, until = self._kind.name, self._until()
+            self._written_once(
+                lambda connection: inbox.remember(connection, name, left[:1], until=until)
+            )
+        return bool(left)
+
+    def tell_failed(self, message_id: str, error: str) -> None:
+        """Tell that a message has failed."""
+        telemetry.emit(
+            "message.failed",
+            kind=self._kind.name,
+            queue=terms_of(self._kind).queue.name,
+            message=message_id,
+            error=error,
+        )
 
     def renew(self, rows: Sequence[KeptRow]) -> None:
         """Keep the claims of messages that still run, or wait to."""
@@ -146,7 +200,13 @@ class Keeping:
 
         def work(connection: Connection) -> None:
             noted = inbox.put_off(
-                connection, row, tries=each.tries, due_at=each.due_at, error=each.error, now=now
+                connection,
+                row,
+                tries=each.tries,
+                lost=each.lost,
+                due_at=each.due_at,
+                error=each.error,
+                now=now,
             )
             if noted and each.due_at is None:
                 self._alert(connection, number, row.message_id, each.error or "", now)
@@ -173,7 +233,10 @@ def _fitting(each: ToKeep) -> ToKeep:
     what = each.too_large
     if what is None:
         return each
-    why = f"{what} too large to be kept here; the broker was told to reject it"
+    why = (
+        f"{what} too large to be kept whole, so it cannot be tried again here; the broker was told "
+        "to reject it, and its dead-letter exchange has it if the queue has one"
+    )
     return replace(each, due_at=None, error=f"{each.error or 'it would have to wait'}; {why}")
 
 
@@ -186,7 +249,7 @@ def _new(number: int, each: ToKeep) -> NewKept:
         tries=each.tries,
         due_at=each.due_at,
         lane=each.held.lane,
-        stored=stored(message.body if is_whole else b""),
+        stored=stored(message.body) if is_whole else beginning(message.body),
         content_type=storable(message.content_type)[:100],
         headers=(plain_headers if is_whole else cut_headers)(message.headers),
         error=each.error,

@@ -24,6 +24,9 @@ LARGEST_HEADERS = 32_000
 SHOWN_BODY = 2_000
 # What is larger may be more than a database takes in one statement.
 LARGEST_KEPT = 8_000_000
+# So much of the body of a larger message is kept, for people: it cannot be handled again.
+KEPT_BEGINNING = 64_000
+CUT_CODINGS = ("cut-utf-8", "cut-base64")
 LARGEST_KEPT_HEADERS = 256_000
 
 
@@ -119,6 +122,8 @@ class FailedMessage(msgspec.Struct, frozen=True):
     body: str
     is_binary: bool
     error: str | None
+    # Whether only the beginning of the body is here: such a message cannot be tried again.
+    is_cut: bool = False
 
 
 def hash_of(message_id: str) -> str:
@@ -139,11 +144,16 @@ class Stored(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        return base64.b64decode(self.text) if self.coding == "base64" else self.text.encode()
+        return base64.b64decode(self.text) if self.is_binary else self.text.encode()
 
     @property
     def is_binary(self) -> bool:
-        return self.coding == "base64"
+        return self.coding.endswith("base64")
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether only the beginning of the body was kept."""
+        return self.coding in CUT_CODINGS
 
 
 def stored(body: bytes) -> Stored:
@@ -155,6 +165,18 @@ def stored(body: bytes) -> Stored:
     if "\x00" in text:
         return Stored("base64", base64.b64encode(body).decode())
     return Stored("utf-8", text)
+
+
+def beginning(body: bytes) -> Stored:
+    """The beginning of a body that is too large to be kept."""
+    some = body[:KEPT_BEGINNING]
+    for end in range(len(some), max(0, len(some) - 4), -1):
+        # Not in the middle of a character.
+        kept = stored(some[:end])
+        if not kept.is_binary:
+            return Stored(f"cut-{kept.coding}", kept.text)
+    kept = stored(some)
+    return Stored(f"cut-{kept.coding}", kept.text)
 
 
 def is_name(given: object, longest: int) -> TypeGuard[str]:

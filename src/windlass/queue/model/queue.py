@@ -16,11 +16,15 @@ from windlass.errors import BadQueue
 # What is tested; kombu has more, which are allowed.
 TESTED = ("amqp", "amqps", "redis", "rediss")
 PORTS = {"amqp": 5672, "pyamqp": 5672, "amqps": 5671, "redis": 6379, "rediss": 6379}
+KAFKA = ("kafka", "confluentkafka")
 LONGEST_NAME = 200
 
 # Queues that were made in this process: a worker finds the queue of a message that another process
 # wrote, because it imports the same modules.
 MADE: WeakValueDictionary[int, Queue] = WeakValueDictionary()
+
+# The schemes of brokers that users have registered, and whether those can keep an order.
+REGISTERED: dict[str, bool] = {}
 
 Settings = Mapping[str, Any]
 
@@ -78,7 +82,7 @@ class Queue:
     @property
     def keeps_order(self) -> bool:
         """Whether one receiver can have the queue to itself."""
-        return self.scheme in (*TESTED, "pyamqp")
+        return REGISTERED.get(self.scheme, self.scheme in (*TESTED, "pyamqp"))
 
     @property
     def is_tested(self) -> bool:
@@ -127,10 +131,11 @@ def _check_url(url: object) -> None:
         raise BadQueue(f"the URL of a queue has no scheme; {_EXAMPLE}")
     if not has_port:
         raise BadQueue(f"{_shown(parts)}: port 0 cannot be used; {_EXAMPLE}")
-    if parts.scheme.lower() in ("kafka", "confluentkafka"):
+    if parts.scheme.lower() in KAFKA and parts.scheme.lower() not in REGISTERED:
         raise BadQueue(
-            f"{_shown(parts)}: Kafka is not supported; consume it with its own client and enqueue "
-            "tasks with key= set to topic, partition and offset"
+            f"{_shown(parts)}: Windlass has no broker for Kafka; register one of your own first, "
+            'by windlass.queue.register("kafka", make), or consume it with its own client and '
+            "enqueue tasks with key= set to topic, partition and offset"
         )
     if parts.scheme.lower() in PORTS and not parts.hostname:
         raise BadQueue(f"{_shown(parts)}: the host is missing; {_EXAMPLE}")

@@ -12,7 +12,7 @@ from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind, Registry
 from windlass.database.connection import Connection
-from windlass.errors import BadQueue, BrokerUnavailable, Unknown
+from windlass.errors import BadQueue, BrokerUnavailable, NotPossible, Unknown
 from windlass.queue.broker import broker_of
 from windlass.queue.model.consume import is_consumer, terms_of
 from windlass.queue.model.message import FailedMessage
@@ -141,9 +141,20 @@ def retry(fleet: Fleet, registry: Registry, name: str, ids: Collection[int] | No
         fleet,
         registry,
         name,
-        received=lambda connection, kind, now: inbox.retry(connection, kind, ids, now=now),
+        received=lambda connection, kind, now: _retry(connection, kind, ids, now=now),
         unsent=lambda connection, number: outbox.retry(connection, number, ids),
     )
+
+
+def _retry(connection: Connection, kind: str, ids: Collection[int] | None, *, now: int) -> int:
+    cut = inbox.cut(connection, kind, ids) if ids is not None else []
+    if cut:
+        raise NotPossible(
+            f"message {cut[0]} cannot be tried again: it is too large, and only the beginning of "
+            "its body was kept; have it sent again, or take it from the dead-letter exchange of "
+            "its queue, and drop this one"
+        )
+    return inbox.retry(connection, kind, ids, now=now)
 
 
 def drop(fleet: Fleet, registry: Registry, name: str, ids: Collection[int] | None = None) -> int:

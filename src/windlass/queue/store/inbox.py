@@ -14,11 +14,11 @@ from sqlalchemy import ColumnElement, Connection, Row, delete, func, insert, sel
 from windlass.core.face import Tidying
 from windlass.database.database import has_tables
 from windlass.database.schema import inbox, message
-from windlass.queue.model.message import FailedMessage, Stored, hash_of
+from windlass.queue.model.message import CUT_CODINGS, FailedMessage, Stored, hash_of
 from windlass.value.bucket import bucket_of
 from windlass.value.status import Status
 
-TABLES = "0011"
+TABLES = "0012"
 AT_ONCE = 500
 
 
@@ -32,6 +32,8 @@ class KeptRow(NamedTuple):
     id: int
     message_id: str
     tries: int
+    # How many times in a row a worker died with it. While it is claimed, this claim counts, too.
+    lost: int
     lane: str | None
     stored: Stored
     content_type: str
@@ -106,12 +108,13 @@ def are_kept(connection: Connection, ids: Collection[int]) -> bool:
 def claim(connection: Connection, row: KeptRow, *, until: int) -> KeptRow | None:
     """Count a try of a kept message before it runs; it is due again at `until` if nobody reports.
 
-    None if it has changed. A message that kills its worker is counted so, and ends as poison.
+    None if it has changed. It counts as lost until its end is reported: so a message that kills its
+    worker is known.
     """
-    changed = connection.execute(
-        update(message).where(*_same(row)).values(tries=row.tries + 1, due_at=until)
-    )
-    return row._replace(tries=row.tries + 1, due_at=until) if changed.rowcount else None
+    made = row._replace(tries=row.tries + 1, lost=row.lost + 1, due_at=until)
+    values = {"tries": made.tries, "lost": made.lost, "due_at": made.due_at}
+    changed = connection.execute(update(message).where(*_same(row)).values(values))
+    return made if changed.rowcount else None
 
 
 def renew(connection: Connection, rows: Sequence[KeptRow], *, until: int) -> None:
@@ -125,12 +128,13 @@ def put_off(
     row: KeptRow,
     *,
     tries: int,
+    lost: int,
     due_at: int | None,
     error: str | None,
     now: int,
 ) -> bool:
     """Note a try of a kept message that failed: with another try at `due_at`, or for good."""
-    values: dict[str, Any] = {"tries": tries, "due_at": due_at}
+    values: dict[str, Any] = {"tries": tries, "lost": lost, "due_at": due_at}
     if error is not None:
         values["error"] = error
     values["status"] = Status.FAILED if due_at is None else Status.WAITING
@@ -230,15 +234,32 @@ def counts(connection: Connection, kind: str, *, most: int) -> tuple[int, int]:
 
 
 def retry(connection: Connection, kind: str, ids: Collection[int] | None, *, now: int) -> int:
-    """Try failed messages again from now on, as if they were new; how many."""
+    """Try failed messages again from now on, as if they were new; how many.
+
+    Not those whose body is not whole: they cannot be handled.
+    """
     changed = (
         update(message)
-        .where(message.c.kind == kind, message.c.status == Status.FAILED)
-        .values(status=Status.WAITING, due_at=now, tries=0, failed_at=None)
+        .where(
+            message.c.kind == kind,
+            message.c.status == Status.FAILED,
+            message.c.coding.not_in(CUT_CODINGS),
+        )
+        .values(status=Status.WAITING, due_at=now, tries=0, lost=0, failed_at=None)
     )
     if ids is not None:
         changed = changed.where(message.c.id.in_(sorted(ids)))
     return connection.execute(changed).rowcount
+
+
+def cut(connection: Connection, kind: str, ids: Collection[int]) -> list[int]:
+    """Those of these messages whose body is not whole."""
+    query = select(message.c.id).where(
+        message.c.kind == kind,
+        message.c.id.in_(sorted(ids)),
+        message.c.coding.in_(CUT_CODINGS),
+    )
+    return sorted(connection.scalars(query))
 
 
 def drop(connection: Connection, kind: str, ids: Collection[int] | None) -> int:
@@ -269,7 +290,7 @@ def prune(tidying: Tidying) -> int:
 KEPT = [
     message.c[name]
     for name in (
-        *("id", "message_id", "tries", "lane", "coding", "body", "content_type", "headers"),
+        *("id", "message_id", "tries", "lost", "lane", "coding", "body", "content_type", "headers"),
         *("due_at", "received_at"),
     )
 ]
@@ -289,6 +310,7 @@ def _kept(row: Row[Any]) -> KeptRow:
         row.id,
         row.message_id,
         row.tries,
+        row.lost,
         row.lane,
         Stored(row.coding, row.body),
         row.content_type,
@@ -336,4 +358,5 @@ def _shown(row: Row[Any], queue: str) -> FailedMessage:
         body=stored.text,
         is_binary=stored.is_binary,
         error=row.error,
+        is_cut=stored.is_cut,
     )
