@@ -12,6 +12,8 @@ VENV ?= .venv
 JOBS ?= 4
 # The folders of the parts of `make test-all`; all tests without it.
 TESTS ?=
+# The Pythons of `make release-check`; all that are found without it.
+VERSIONS ?=
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 MODULES := console/node_modules/.installed
@@ -35,7 +37,7 @@ NODE := $(shell command -v npm >/dev/null && node -e \
 TOGETHER := $(MAKE) --jobs=2 --output-sync=line
 
 .PHONY: help demo test test-all test-standard test-newest test-pooler test-console check check-python check-console format docs commands \
-	architecture bench lock servers newer-servers screenshots console-types clean
+	architecture dist release-check bench lock servers newer-servers screenshots console-types clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -92,6 +94,13 @@ commands: $(INSTALLED) ## write the page of all commands from the code
 
 architecture: $(INSTALLED) ## write the list of files in ARCHITECTURE.md from the code
 	@$(PY) -m scripts.architecture
+
+dist: $(INSTALLED) $(BUILT) ## build the wheel and the sdist into dist/, and check what is in them
+	@$(PY) -m scripts.release build
+
+release-check: dist ## try the wheel on every Python that is here: install, demo, the quick tests; VERSIONS=3.13 for one
+	@$(PYTHON) -m scripts.newer_servers python
+	@$(PY) -m scripts.release check $(VERSIONS)
 
 bench: $(INSTALLED) servers ## measure throughput on this machine
 	@$(PY) -m bench

@@ -68,6 +68,8 @@ SERVERS = {
         script="usr/lib/erlang/bin/erl",
         names="/usr/lib/erlang",
     ),
+    # Not a server: a release is tried on it.
+    "python": Newer(("python3.14",), "usr/bin", ("python3.14",)),
 }
 
 

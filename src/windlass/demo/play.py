@@ -122,7 +122,7 @@ def _wait_for_workers(app: Any, stop: threading.Event) -> None:
 
 
 def _open_shop(site: Any, market: Any, service: Service, diary: Diary) -> None:
-    # Imported late: it needs the extra of the console.
+    # Imported late: it imports the packages of the console.
     from windlass.demo.page import ShopPage, open_shop
     from windlass.demo.till import Till
 
@@ -132,7 +132,7 @@ def _open_shop(site: Any, market: Any, service: Service, diary: Diary) -> None:
 def _serve(
     stack: ExitStack, app: Any, port: int, *, open_it: bool, add: Callable[[Any], None]
 ) -> str:
-    """Serve the console on a thread; the link to it, or how to install its extra.
+    """Serve the console on a thread; the link to it, or which package is missing.
 
     `add` puts the page of the shop beside it.
     """

@@ -30,6 +30,6 @@ def __getattr__(name: str) -> object:
             raise
         raise WindlassError(
             f"the console needs {problem.name}, which is not installed; "
-            "run: pip install 'windlass[console]'"
+            "run: pip install fastapi uvicorn"
         ) from None
     return create if name == "create" else Proxy

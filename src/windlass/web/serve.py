@@ -23,7 +23,7 @@ try:
     from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 except ModuleNotFoundError:
     raise WindlassError(
-        "the console needs uvicorn, which is not installed; run: pip install 'windlass[console]'"
+        "the console needs uvicorn, which is not installed; run: pip install uvicorn"
     ) from None
 
 # Listeners to events are not waited for.
