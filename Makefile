@@ -22,6 +22,9 @@ CONSOLE := $(shell find console -name node_modules -prune -o -type f -print)
 # The manual's tools stay apart, so that tests are set up quickly.
 DOCS_VENV ?= build/docs-venv
 DOCS := $(DOCS_VENV)/.installed
+# So do the tools that look at `deploy/`.
+DEPLOY_VENV ?= build/deploy-venv
+DEPLOY := $(DEPLOY_VENV)/.installed
 # The demo has its own small environment, so that it starts without the developers' tools.
 DEMO_VENV ?= build/demo-venv
 DEMO := $(if $(wildcard $(INSTALLED)),$(INSTALLED),$(DEMO_VENV)/.installed)
@@ -37,7 +40,7 @@ NODE := $(shell command -v npm >/dev/null && node -e \
 TOGETHER := $(MAKE) --jobs=2 --output-sync=line
 
 .PHONY: help demo test test-all test-standard test-newest test-pooler test-console check check-python check-console format docs commands \
-	architecture dist release-check bench lock servers newer-servers screenshots console-types clean
+	architecture dist release-check deploy-check bench lock servers newer-servers screenshots console-types clean
 
 help: ## list what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -52,7 +55,7 @@ test: ## set up, check, and run every test but the slow ones
 
 test-all: ## set up, check, build the manual, and run every test, also on the newest servers
 	@$(TOGETHER) check newer-servers docs test-console
-	@code=0; for part in test-standard test-newest test-pooler; do $(MAKE) $$part || code=$$?; done; \
+	@code=0; for part in deploy-check release-check test-standard test-newest test-pooler; do $(MAKE) $$part || code=$$?; done; \
 	exit $$code
 
 test-standard: $(INSTALLED) $(BUILT) servers ## a part of test-all: on the usual servers; TESTS=tests/fault for one folder
@@ -102,6 +105,9 @@ release-check: dist ## try the wheel on every Python that is here: install, demo
 	@$(PYTHON) -m scripts.newer_servers python
 	@$(PY) -m scripts.release check $(VERSIONS)
 
+deploy-check: $(DEPLOY) ## check the Dockerfile, the manifests and the chart with the tools of their field
+	@$(DEPLOY_VENV)/bin/python -m scripts.deploy
+
 bench: $(INSTALLED) servers ## measure throughput on this machine
 	@$(PY) -m bench
 
@@ -109,10 +115,13 @@ lock: $(INSTALLED) ## pin the newest allowed versions in requirements/
 	@$(COMPILE) --all-extras pyproject.toml requirements/dev.in -o requirements/dev.txt
 	@$(COMPILE) -c requirements/dev.txt requirements/build.in -o requirements/build.txt
 	@$(COMPILE) -c requirements/dev.txt requirements/docs.in -o requirements/docs.txt
-	@$(COMPILE) --python-version 3.12 -c requirements/dev.txt --extra postgresql --extra console \
+	@$(COMPILE) --python-version 3.12 -c requirements/dev.txt --extra postgresql \
 		pyproject.toml requirements/django.in -o requirements/django.txt
-	@$(COMPILE) -c requirements/dev.txt --extra postgresql --extra mysql --extra console \
+	@$(COMPILE) -c requirements/dev.txt requirements/deploy.in -o requirements/deploy.txt
+	@$(COMPILE) -c requirements/dev.txt --extra postgresql --extra mysql \
 		pyproject.toml -o requirements/demo.txt
+	@$(COMPILE) -c requirements/dev.txt --extra postgresql --extra mysql --extra metrics \
+		pyproject.toml -o requirements/image.txt
 
 servers: ## install the servers that the tests use, where missing; MySQL is unpacked into a cache
 	@PYTHON=$(PYTHON) scripts/servers
@@ -171,7 +180,9 @@ $(BUILT): $(MODULES) $(CONSOLE)
 endif
 
 $(DOCS): requirements/docs.txt
-	@echo "setting up $(DOCS_VENV)"
-	@$(PYTHON) -m venv $(DOCS_VENV)
-	@$(DOCS_VENV)/bin/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/docs.txt
+$(DEPLOY): requirements/deploy.txt
+$(DOCS) $(DEPLOY):
+	@echo "setting up $(@D)"
+	@$(PYTHON) -m venv $(@D)
+	@$(@D)/bin/$(PIP) --require-hashes -r $<
 	@touch $@

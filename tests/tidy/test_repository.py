@@ -60,7 +60,7 @@ def test_make_help_tells_every_target():
 
 
 def test_what_is_pinned_is_pinned_by_hash():
-    for name in ("dev", "build", "docs", "demo"):
+    for name in ("dev", "build", "docs", "demo", "deploy", "image"):
         lines = (ROOT / "requirements" / f"{name}.txt").read_text().splitlines()
         pins = [line for line in lines if line and not line.startswith((" ", "#"))]
 
