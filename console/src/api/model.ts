@@ -148,6 +148,24 @@ export interface CreateToken {
   name: string; role: Role; expires?: string | null;
 }
 
+/** A cron, and its results of the last week, newest first. */
+export interface CronDetail {
+  cron: CronView; results: readonly ResultView[]; missing: readonly string[];
+}
+
+/** The task that runs the cron. */
+export interface CronStarted {
+  message: string; changed: number; id: number;
+}
+
+/** A cron: what holds, what it declares, its next turns and its last one. */
+export interface CronView {
+  kind: string; summary: string; schedule: ScheduleView; declared: ScheduleView;
+  changed: ScheduleChangeView | null; catchup: boolean; task: number | null;
+  status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled" | null;
+  next: readonly string[]; last: TurnView | null; off: boolean; held_back: string | null;
+}
+
 /** A day, as an ISO date, and the times at which a window is open on it. */
 export interface DayAhead {
   date: string; open: readonly OpenHours[];
@@ -501,6 +519,10 @@ export interface Page_AuditEntry_ {
   items: readonly AuditEntry[]; next: string | null; missing: readonly string[];
 }
 
+export interface Page_CronView_ {
+  items: readonly CronView[]; next: string | null; missing: readonly string[];
+}
+
 export interface Page_FlowRunView_ {
   items: readonly FlowRunView[]; next: string | null; missing: readonly string[];
 }
@@ -605,6 +627,11 @@ export interface Receipt {
   id: string; movement: Movement; lines: readonly Line[]; created_at: string;
 }
 
+/** What ended in one minute: turns and runs by hand, and how long they ran together. */
+export interface ResultView {
+  at: string; succeeded: number; failed: number; retried: number; milliseconds: number;
+}
+
 /** The group whose pause to end; without it, the pause of everything. */
 export interface ResumeAll {
   group?: string | null;
@@ -682,6 +709,21 @@ export interface RunView {
   batch: number | null; tries: number; who: string | null; progress: LoopProgress | null;
 }
 
+/** A sentence: in English, and as a code with values, by which it is said in other languages. */
+export interface SaidView {
+  text: string; code: string; values: Readonly<Record<string, unknown>>;
+}
+
+/** Who set the schedule that holds, and when. */
+export interface ScheduleChangeView {
+  who: string; since: string;
+}
+
+/** A schedule: an expression such as "0 3 * * *" or "@every 30s", its zone, and in words. */
+export interface ScheduleView {
+  cron: string; zone: string; words: SaidView;
+}
+
 /** Who is logged in, and by what. Requests that change something have `token` as x-csrf-token. */
 export interface SessionView {
   is_logged_in: boolean; needs_secret: boolean; name: string | null; role: Role | null;
@@ -698,6 +740,11 @@ export interface SetAside {
 /** What to set; a field that is left out stays, null goes back to what the kind declares. */
 export interface SetKind {
   rate?: string | null; window?: string | null; concurrency?: number | null;
+}
+
+/** When to run: an expression, or a time between turns; without a zone, in the declared one. */
+export interface SetSchedule {
+  cron?: string | null; every?: string | null; tz?: string | null;
 }
 
 /** What holds now: what is set, or else what the kind declares; None is no limit. */
@@ -829,6 +876,13 @@ export interface TokenView {
   name: string; role: Role; prefix: string; state: "active" | "expired" | "revoked";
   created_at: string; created_by: string; expires_at: string | null; last_used_at: string | null;
   revoked_at: string | null; revoked_by: string | null;
+}
+
+/** The last turn: when it began and ended, and how; `error` is why it failed. */
+export interface TurnView {
+  started_at: string | null; ended_at: string;
+  status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled";
+  seconds: number | null; error: string | null;
 }
 
 /** A deduction was refused: none of it ever came in. */

@@ -108,6 +108,8 @@ export interface Get {
     params: { number: number | string; }; query?: { search?: Maybe<string>; };
     answer: Model.TaskLogs;
   };
+  "crons": { answer: Model.Page_CronView_; };
+  "crons/{kind}": { params: { kind: string; }; answer: Model.CronDetail; };
   "ledgers": { answer: readonly Model.LedgerPlace[]; };
   "stock": {
     query?: {
@@ -246,6 +248,11 @@ export interface Post {
   "tasks/{number}/cancel": {
     params: { number: number | string; }; body: Model.CancelTask; answer: Model.ActionResult;
   };
+  "crons/{kind}/run": { params: { kind: string; }; answer: Model.CronStarted; };
+  "crons/{kind}/set": {
+    params: { kind: string; }; body: Model.SetSchedule; answer: Model.CronDetail;
+  };
+  "crons/{kind}/reset": { params: { kind: string; }; answer: Model.CronDetail; };
   "ledger/restocks": {
     query?: { shard?: Maybe<string>; }; body: Model.MovementBody; answer: Model.Receipt;
   };

@@ -102,6 +102,11 @@ export class Format {
     return `${second}${units.s}`;
   }
 
+  /** Things one after the other. */
+  list(parts: readonly string[]): string {
+    return parts.join(this.language === "zh" ? "、" : ", ");
+  }
+
   /** How long ago, or in how long. */
   relative(moment: string | number | null | undefined, now: number): string {
     if (moment === null || moment === undefined) return "–";

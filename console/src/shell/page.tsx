@@ -6,6 +6,8 @@ import { AlertPage } from "../page/alert";
 import { AuditPage } from "../page/audit";
 import { ControlPage } from "../page/control";
 import { ControlDetailPage } from "../page/control/detail";
+import { CronPage } from "../page/cron";
+import { CronDetailPage } from "../page/cron/detail";
 import { DownstreamPage } from "../page/downstream";
 import { DownstreamDetailPage } from "../page/downstream/detail";
 import { flowDetail, flowList } from "../page/flow";
@@ -100,6 +102,15 @@ export const PAGES: readonly Entry[] = [
     group: "work",
     list: () => flowList(),
     detail: flowDetail,
+  },
+  {
+    name: "crons",
+    path: "crons",
+    letter: "h",
+    icon: "clock",
+    group: "work",
+    list: () => <CronPage />,
+    detail: ([kind = ""]) => <CronDetailPage key={kind} kind={kind} />,
   },
   {
     name: "control",

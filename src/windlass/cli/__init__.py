@@ -44,6 +44,7 @@ OPTIONS: dict[Any, dict[str, Any]] = {set_: {"name": "set"}, run: {"cls": AfterD
 # The modules of groups of commands; each group has the name of its noun.
 GROUPS = {
     "windlass.operate.task.command": "Show tasks, retry and cancel them, and enqueue new ones.",
+    "windlass.operate.cron.command": "Show crons, run one now, and change its schedule.",
     "windlass.rolling.command": "Show rolling kinds and their items, and change them.",
     "windlass.sweep.command": "Show sweeps, their ranges and failed items, and act on them.",
     "windlass.flow.command.flow": "Start flows, and show, retry, skip and cancel their runs.",

@@ -35,6 +35,7 @@ from windlass.view.field import (
     is_marked,
     view_fields,
 )
+from windlass.view.said import Said
 
 COLOURS = {
     Status.WAITING: "cyan",
@@ -250,6 +251,8 @@ def plain(view: Any, *, without: Collection[str] = ()) -> Any:
             return view.value
         case range():
             return [view[0], view[-1]]
+        case Said():
+            return str(view)
         case dict():
             return {name: plain(each) for name, each in view.items()}
     kind: type = type(view)
@@ -272,7 +275,7 @@ def _plain_field(value: Any, hint: Any, without: Collection[str]) -> Any:
         key = msgspec.to_builtins(value, builtin_types=(bytes,))
         return list(key) if isinstance(key, tuple) else key
     if is_marked(hint, MOMENT):
-        return iso(value)
+        return [*map(iso, value)] if isinstance(value, list) else iso(value)
     if is_marked(hint, CODE):
         return int(value)
     if is_marked(hint, JSON_TEXT):

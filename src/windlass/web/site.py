@@ -37,6 +37,7 @@ ROUTES = (
     "windlass.control.route",
     "windlass.operate.ring.route",
     "windlass.operate.task.route",
+    "windlass.operate.cron.route",
     "windlass.ledger.route.ledger",
     "windlass.ledger.route.movement",
     "windlass.operate.switch.route",

@@ -53,6 +53,7 @@ from windlass.view.field import (
     view_fields,
 )
 from windlass.view.listing import Listing
+from windlass.view.said import Said, as_wire
 
 DEEPEST = 40
 LARGEST_NUMBER = 2**63
@@ -146,7 +147,22 @@ BY_MARK = {
     JSON_TEXT: str,
     TEXT: Text,
 }
-BY_TYPE = {datetime: Moment, timedelta: Seconds, range: Annotated[Arc, BeforeValidator(_arc)]}
+
+
+class SaidView(View):
+    """A sentence: in English, and as a code with values, by which it is said in other languages."""
+
+    text: str
+    code: str
+    values: dict[str, Any]
+
+
+BY_TYPE = {
+    Said: Annotated[SaidView, BeforeValidator(as_wire)],
+    datetime: Moment,
+    timedelta: Seconds,
+    range: Annotated[Arc, BeforeValidator(_arc)],
+}
 
 Number = Annotated[int, Field(ge=1, le=2**63 - 1)]
 

@@ -330,6 +330,7 @@ class Worker:
             opened=self.fetcher.look_now,
             homes=self._homes,
             is_visit=self._only is not None,
+            rescheduled=self._discover_crons,
         )
         self.gate.breakers.on_opened = board.wake
         return board

@@ -3,11 +3,13 @@ import { about } from "./about";
 import { alert, promise } from "./alert";
 import { audit } from "./audit";
 import { control } from "./control";
+import { cron } from "./cron";
 import { flow } from "./flow";
 import { ledger } from "./ledger";
 import { overview } from "./overview";
 import { ring } from "./ring";
 import { rolling } from "./rolling";
+import { said } from "./said";
 import { sweep } from "./sweep";
 import { downstream, switch_ } from "./switch";
 import { queue, task } from "./task";
@@ -20,6 +22,7 @@ export const en = {
   alert,
   audit,
   control,
+  cron,
   downstream,
   flow,
   ledger,
@@ -28,6 +31,7 @@ export const en = {
   queue,
   ring,
   rolling,
+  said,
   sweep,
   switch: switch_,
   task,

@@ -8,6 +8,7 @@ export const shared = {
     tasks: "Tasks",
     rolling: "Rolling",
     sweeps: "Sweeps",
+    crons: "Crons",
     flows: "Flows",
     control: "Control",
     ledger: "Ledger",

@@ -4,11 +4,13 @@ import { about } from "./about";
 import { alert, promise } from "./alert";
 import { audit } from "./audit";
 import { control } from "./control";
+import { cron } from "./cron";
 import { flow } from "./flow";
 import { ledger } from "./ledger";
 import { overview } from "./overview";
 import { ring } from "./ring";
 import { rolling } from "./rolling";
+import { said } from "./said";
 import { sweep } from "./sweep";
 import { downstream, switch_ } from "./switch";
 import { queue, task } from "./task";
@@ -21,6 +23,7 @@ export const zh: Dictionary = {
   alert,
   audit,
   control,
+  cron,
   downstream,
   flow,
   ledger,
@@ -29,6 +32,7 @@ export const zh: Dictionary = {
   queue,
   ring,
   rolling,
+  said,
   sweep,
   switch: switch_,
   task,

@@ -9,6 +9,7 @@ export const shared: typeof english = {
     tasks: "任务",
     rolling: "滚动",
     sweeps: "扫描",
+    crons: "定时",
     flows: "流程",
     control: "控制表",
     ledger: "库存账",

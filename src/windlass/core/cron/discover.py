@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from enum import Enum
 
 from windlass import telemetry
 from windlass.clock import Clock
 from windlass.core.cron import store
 from windlass.core.fetch import store as fetch_store
+from windlass.core.limit import store as limit_store
+from windlass.core.limit.schedule import change_of, schedule_now
+from windlass.core.limit.store import Switch, SwitchRows
 from windlass.core.ring import store as ring_store
 from windlass.core.task.kind import CRON_KEY, Kind
 from windlass.core.task.store import task
@@ -18,6 +22,8 @@ from windlass.value.bucket import bucket_of
 from windlass.value.cron import Schedule
 from windlass.value.status import Status
 from windlass.value.task import KEEP_FAILED, NewTask
+
+NO_SWITCHES = SwitchRows({})
 
 
 class Belongs(Enum):
@@ -43,17 +49,45 @@ def discover(
 ) -> None:
     """Update the standing rows to match the declarations; any number of workers may do it at once.
 
-    After a step back of the clock it also finds the next turn of each anew.
+    After a step back of the clock it also finds the next turn of each anew. A schedule that an
+    operator set holds, unless the declared one has changed since: then it is forgotten.
     `where` says whether the row of a kind belongs in this database.
     """
     now = clock.now()
-    for kind in kinds.values():
-        if kind.schedule is not None and (belongs := where(kind)) is not Belongs.ELSEWHERE:
+    crons = [kind for kind in kinds.values() if kind.schedule is not None]
+    switches = database.read(limit_store.switches) if crons else NO_SWITCHES
+    for kind in crons:
+        found = switches.alone(kind.name)
+        if found.schedule is not None and change_of(kind, found) is None:
+            found = _forget_change(database, kind)
+        schedule, belongs = schedule_now(kind, found), where(kind)
+        if schedule is not None and belongs is not Belongs.ELSEWHERE:
             is_home = belongs is Belongs.HERE
-            _declare(database, kind, kind.schedule, now=now, numbers=numbers, is_home=is_home)
+            _declare(database, kind, schedule, now=now, numbers=numbers, is_home=is_home)
     for name in _undeclared(database, kinds):
         if _stop(database, name, now=now):
             telemetry.emit("cron.stopped", kind=name)
+
+
+def reschedule(connection: Connection, kind: Kind, schedule: Schedule, *, now: int) -> None:
+    """Let a waiting cron follow another schedule; one that runs follows it from its end on."""
+    found = task.find(connection, kind.name, CRON_KEY)
+    if found is not None and not schedule.is_in(found.payload):
+        due_at = schedule.next_after(now)
+        payload = schedule.as_payload(turn=due_at)
+        store.reschedule(connection, found.id, payload, due_at=due_at)
+
+
+def _forget_change(database: Database, kind: Kind) -> Switch:
+    """The declared schedule is another one than what was changed: it holds."""
+
+    def decide(found: Switch) -> Switch:
+        return found if change_of(kind, found) else replace(found, schedule=None)
+
+    def work(connection: Connection) -> Switch:
+        return limit_store.change_switch(connection, database.dialect, kind.name, decide)
+
+    return database.write(work)
 
 
 def _stop(database: Database, name: str, *, now: int) -> bool:

@@ -442,7 +442,7 @@ def _settle(runs: Sequence[Run], group: Group, *, now: int, numbers: Iterator[in
     for run in runs:
         task, outcome = run.task, run.outcome
         assert outcome is not None
-        change = settle(task, outcome, run.kind.terms, now=now, turns=run.turns)
+        change = settle(task, outcome, run.load.terms, now=now, turns=run.turns)
         if change is None:
             group.removals[task.id] = task.fence
         else:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Row, Select, bindparam, or_, select, update
+from sqlalchemy import Column, Connection, Row, Select, bindparam, or_, select, update
 
 from windlass.database.database import has_tables
 from windlass.database.dialect.base import Dialect
@@ -27,6 +27,8 @@ from windlass.value.task import EVERYTHING, GROUP, RESERVED
 
 # The migration that lets a pause end by itself. Before it, no pause has an end.
 TABLES = "0008"
+# The migration that lets operators change the schedule of a cron.
+SCHEDULES = "0012"
 STATES = {state.value for state in BreakerState}
 # Columns of a switch and of its breaker that are called as in the values.
 SETTINGS = ("reason", "who", "since", "rate", "concurrency")
@@ -47,6 +49,8 @@ class Switch:
     window: str | None = None
     rate: str | None = None
     concurrency: int | None = None
+    # The schedule that an operator set for a cron, as JSON.
+    schedule: str | None = None
     breaker: Breaker = CLOSED
     has_odd_breaker: bool = False
     # The switches of its group and of everything, if they have rows.
@@ -97,15 +101,27 @@ def _above(kind: str, group: str | None) -> Collection[str]:
     return everything if group is None else (GROUP + group, *everything)
 
 
-# By whether a pause has an end. They are made once: this runs in each look at the switches.
-QUERIES: dict[bool, Select[Any]] = {
-    True: select(switch),
-    False: select(*(each for each in switch.c if each is not switch.c.paused_until)),
-}
+# Columns that are not in the tables of every release, with their migrations, the last one first.
+ADDED = ((SCHEDULES, switch.c.schedule), (TABLES, switch.c.paused_until))
+
+
+def _without(*columns: Column[Any]) -> Select[Any]:
+    return select(*(each for each in switch.c if not any(each is column for column in columns)))
+
+
+# By how many of these are not there yet. They are made once: each look at the switches needs one.
+QUERIES = tuple(
+    _without(*(column for _, column in ADDED[:number])) for number in range(len(ADDED) + 1)
+)
+
+
+def _lacking(connection: Connection) -> int:
+    """How many of the added columns are not there yet."""
+    return sum(not has_tables(connection, migration) for migration, _ in ADDED)
 
 
 def _query(connection: Connection) -> Select[Any]:
-    return QUERIES[has_tables(connection, TABLES)]
+    return QUERIES[_lacking(connection)]
 
 
 def change_switch(
@@ -120,7 +136,9 @@ def change_switch(
     before = _read(row)
     after = decide(before)
     if after != before:
-        values = _columns(after, has_end=has_tables(connection, TABLES))
+        values = _columns(after)
+        for _, column in ADDED[: _lacking(connection)]:
+            del values[column.name]
         connection.execute(update(switch).where(switch.c.kind == kind).values(values))
     return after
 
@@ -154,6 +172,7 @@ def _read(row: Row[Any]) -> Switch:
         kind=row.kind,
         off=bool(row.off),
         until=getattr(row, "paused_until", None),
+        schedule=getattr(row, "schedule", None),
         window=row.time_window,
         breaker=_breaker(row),
         has_odd_breaker=_is_odd(row),
@@ -173,10 +192,11 @@ def _breaker(row: Row[Any]) -> Breaker:
     return Breaker(state=BreakerState(row.breaker), **counted)
 
 
-def _columns(found: Switch, *, has_end: bool) -> dict[str, object]:
+def _columns(found: Switch) -> dict[str, object]:
     breaker = found.breaker
     return {
-        **({"paused_until": found.until} if has_end else {}),
+        "paused_until": found.until,
+        "schedule": found.schedule,
         "off": int(found.off),
         "time_window": found.window,
         "breaker": breaker.state.value,

@@ -15,6 +15,7 @@ from windlass.core.limit.gate import NOWHERE, Gate
 from windlass.core.limit.permit import store as permit_store
 from windlass.core.limit.permit.guest import Place
 from windlass.core.limit.permit.store import LimitNow
+from windlass.core.limit.schedule import schedule_now
 from windlass.core.limit.store import Switch, SwitchRows
 from windlass.core.loop import Loop
 from windlass.core.ring import store as ring_store
@@ -32,6 +33,7 @@ from windlass.value.rate import parse_rate
 from windlass.value.task import EVERYTHING, GROUP, Claimed
 
 LOOK_SECONDS = 0.75
+LOOKS = 2
 NONE = "none"
 NO_SWITCHES = SwitchRows({})
 OUTAGES = (DatabaseUnavailable, *DATABASE_ERRORS, OSError)
@@ -158,9 +160,13 @@ class Switchboard(Loop):
         opened: Callable[[], None],
         homes: Mapping[str, Place] = NOWHERE,
         is_visit: bool = False,
+        rescheduled: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
         self._site = site
+        self._rescheduled = rescheduled
+        # How often `rescheduled` has yet to return since the schedule of a cron was changed.
+        self._looks = 0
         # A window, which holds back a round, does not hold back the visit of one item.
         self._is_visit = is_visit
         self._gate = gate
@@ -197,6 +203,9 @@ class Switchboard(Loop):
             called = [settings[each.name] for each in load.kind.downstreams]
             is_changed |= self._set(load, rows.switches.of(name, load.kind.group), called, now)
         self._hold_owned(rows.switches, now)
+        if self._looks:
+            self._rescheduled()
+            self._looks -= 1
         if is_changed:
             # There may be more moments than rows that are planned.
             self._opened()
@@ -236,6 +245,8 @@ class Switchboard(Loop):
         limits += [each.concurrency for each in called]
         load.limits(least(*limits), self._in_flight.concurrency)
         is_changed = self._gate.set_rate(name, setting.rate)
+        if load.is_scheduled:
+            self._schedule(load, found)
         load.is_rated = any(each.rate is not None for each in (setting, *called))
         load.late_after = self._gate.late_after(load)
         if load.kind.breaker is not None:
@@ -254,6 +265,15 @@ class Switchboard(Loop):
             is_off = any(each.off for each in (setting, *called))
             telemetry.emit("kind.held_back", kind=name, off=is_off)
         return is_changed
+
+    def _schedule(self, load: KindLoad, found: Switch) -> None:
+        """Let a cron follow what its switch says from the end of its run on.
+
+        A run may have ended just now by the schedule before: look at its row, and once more.
+        """
+        schedule = schedule_now(load.kind, found)
+        if schedule != load.terms.schedule:
+            load.terms, self._looks = replace(load.terms, schedule=schedule), LOOKS
 
     def _hold_owned(self, switches: SwitchRows, now: int) -> None:
         """Hold the nodes of flows that are paused, themselves or by their group.

@@ -47,7 +47,8 @@ class KindLoad:
     """How busy one kind is in this worker."""
 
     def __init__(self, kind: Kind, concurrency: int) -> None:
-        self.kind = kind
+        # An operator may set another schedule than the declared one.
+        self.kind, self.terms = kind, kind.terms
         self.timeout = None if kind.timeout is None else kind.timeout / 1e6
         self.is_scheduled = kind.schedule is not None
         self.is_rolling = kind.period is not None

@@ -223,7 +223,7 @@ switch = table(
     optional(rate=String(50), concurrency=Integer),
     zero(breaker=SmallInteger, errors_in_a_row=Integer),
     optional(opened_at=BigInteger, probe_at=BigInteger, pause=BigInteger, probe_worker=BigInteger),
-    optional(paused_until=BigInteger),
+    optional(paused_until=BigInteger, schedule=Json),
 )
 
 # When the next task of a kind with a rate may start: one clock for all workers.

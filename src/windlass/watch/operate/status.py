@@ -15,6 +15,7 @@ from windlass.core.fetch import store as fetch_store
 from windlass.core.finish import store as finish_store
 from windlass.core.finish.store import MINUTE, Work
 from windlass.core.limit import store as limit_store
+from windlass.core.limit.schedule import schedule_now
 from windlass.core.limit.store import Switch, SwitchRows
 from windlass.core.limit.switch import Setting, held_back, setting_of
 from windlass.core.ring import store as ring_store
@@ -223,7 +224,7 @@ class _Reader:
     def _kind(self, found: Switch, work: Work | None, counts: dict[str, int] | None) -> KindStatus:
         name, now = found.kind, self.now
         kind = self._registry.kinds.get(name)
-        schedule = None if kind is None else kind.schedule
+        schedule = None if kind is None else schedule_now(kind, found)
         standing = None if schedule is None else task.find(self._connection, name, CRON_KEY)
         swept = self._sweep(kind) if kind is not None and is_sweep(kind) else None
         consumed = self._consumer(kind) if kind is not None and is_consumer(kind) else None

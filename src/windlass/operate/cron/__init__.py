@@ -1,0 +1,1 @@
+"""Crons: when they run, how the last turns went, and changing that."""
