@@ -62,6 +62,11 @@ class Shop:
             """Take longer than any test."""
             await asyncio.sleep(500)
 
+        @self.app.cron("0 3 * * *", tz="Asia/Shanghai", keep="1h")
+        async def write_report() -> str:
+            """Write the report of the day."""
+            return "written"
+
         self.send_mail, self.print_label = send_mail, print_label
         self.charge_card, self.ask_partner, self.export_year = charge_card, ask_partner, export_year
 

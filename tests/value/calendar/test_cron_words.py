@@ -2,8 +2,8 @@
 
 import pytest
 
-from windlass.value.cron import Schedule
 from windlass.value.calendar.cron_words import words_of
+from windlass.value.cron import Schedule
 
 
 @pytest.mark.parametrize(

@@ -21,8 +21,8 @@ from windlass.core.task.kind import CRON_KEY, Kind, Registry
 from windlass.core.task.store import task
 from windlass.database.connection import Connection
 from windlass.errors import Unknown
-from windlass.value.cron import Schedule, read_turn, schedule_of
 from windlass.value.calendar.cron_words import words_of
+from windlass.value.cron import Schedule, read_turn, schedule_of
 from windlass.value.status import Status
 from windlass.value.task import TaskView
 from windlass.view.action import whoami

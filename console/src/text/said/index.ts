@@ -1,6 +1,6 @@
 /** Sentences of the server in the user's language: a code, and the values that it needs. */
-import type { Format } from "../format/format";
-import type { Dictionary } from "./en";
+import type { Format } from "../../format/format";
+import type { Dictionary } from "../en";
 
 export interface Said {
   readonly text: string;

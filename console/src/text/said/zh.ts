@@ -1,7 +1,7 @@
 /** Chinese, of sentences that the server says. */
-import type { said as english } from "../en/said";
+import type { Dictionary } from "../en";
 
-export const said: typeof english = {
+export const said: Dictionary["said"] = {
   "cron.every": "每 {every}",
   "cron.each_minute": "每分钟",
   "cron.minutes": "每 {number} 分钟",
