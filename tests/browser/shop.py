@@ -62,7 +62,7 @@ class Shop:
             """Take longer than any test."""
             await asyncio.sleep(500)
 
-        @self.app.cron("0 3 * * *", tz="Asia/Shanghai", keep="1h")
+        @self.app.cron("0 3 * * *", tz="Asia/Shanghai")
         async def write_report() -> str:
             """Write the report of the day."""
             return "written"

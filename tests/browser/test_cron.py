@@ -25,7 +25,7 @@ def test_a_schedule_is_changed_refused_and_reset_and_a_cron_runs_now(glass):
     expect(glass.page.locator(".turns li")).to_have_count(5)
     expect(glass.page.get_by_text("set by hand")).to_be_visible()
     glass.press("中文")
-    expect(glass.page.locator(".facts").last).to_contain_text("周一至周五，04:30")
+    expect(glass.page.locator(".facts").last).to_contain_text("每周一至周五")
     glass.press("English")
     glass.press("Reset to the code")
     glass.confirm("Reset to the code")
