@@ -28,7 +28,7 @@ from windlass.value.task import EVERYTHING, GROUP, RESERVED
 # The migration that lets a pause end by itself. Before it, no pause has an end.
 TABLES = "0008"
 # The migration that lets operators change the schedule of a cron.
-SCHEDULES = "0012"
+SCHEDULES = "0013"
 STATES = {state.value for state in BreakerState}
 # Columns of a switch and of its breaker that are called as in the values.
 SETTINGS = ("reason", "who", "since", "rate", "concurrency")

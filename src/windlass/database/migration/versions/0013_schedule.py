@@ -7,8 +7,8 @@ from sqlalchemy import Column
 
 from windlass.database.column import Json
 
-revision = "0012"
-down_revision = "0011"
+revision = "0013"
+down_revision = "0012"
 branch_labels = None
 depends_on = None
 
