@@ -1,4 +1,4 @@
-"""Rolling kinds, sweeps, crons, named runs and the ring in a browser, with real workers behind them."""
+"""Rolling kinds, sweeps, crons, runs and the ring in a browser, with real workers behind them."""
 
 import re
 
