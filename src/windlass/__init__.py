@@ -79,6 +79,7 @@ __all__ = [
     "FlowProgress",
     "FlowRun",
     "Freshness",
+    "HandlerDied",
     "HeldBack",
     "Item",
     "ItemNotFound",

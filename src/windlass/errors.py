@@ -21,6 +21,7 @@ WindlassError
         Undelivered                     a channel did not take a message
     ExternalFailed                      raised by submit: the external system refuses the task
     TaskFailed, TaskCancelled, ResultTimeout
+    HandlerDied                         the process of an isolated handler ended before it did
     AlreadyRunning                      the control run is running already
     AlreadyDone                         the control run happens once, and has succeeded
     RunLost                             the control run was taken over, or released
@@ -410,6 +411,32 @@ class TaskCancelled(WindlassError):
 
 class ResultTimeout(WindlassError, TimeoutError):
     """The task did not end within the timeout."""
+
+
+class HandlerDied(_Stated):
+    """The process of an isolated handler ended before the handler did; the worker goes on.
+
+    `signal` is the name of the signal that ended it, or `code` its exit code. `stderr` has the
+    last lines that it wrote on its standard error.
+    """
+
+    _: KW_ONLY
+    signal: str | None
+    code: int | None
+    stderr: str
+
+    def _say(self) -> str:
+        said = f"\nthe last lines of its standard error:\n{self.stderr}" if self.stderr else ""
+        return f"the process of the handler {self.how}{said}"
+
+    @property
+    def how(self) -> str:
+        """How it ended, in words."""
+        if self.signal == "SIGKILL":
+            return "was ended by SIGKILL; the system may have run out of memory"
+        if self.signal is not None:
+            return f"was ended by {self.signal}"
+        return f"ended with exit code {self.code}"
 
 
 class NoContext(WindlassError):

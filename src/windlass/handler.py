@@ -44,7 +44,7 @@ class Context(RunContext):
         """
         from windlass.queue.engine.effect import connection_of
 
-        return connection_of(self._run)
+        return connection_of(self._here("conn"))
 
     @property
     def messages(self) -> list[ReceivedMessage]:

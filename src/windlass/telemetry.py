@@ -85,6 +85,11 @@ WORDS: dict[str, tuple[int, str]] = {
         "guard process (pid {pid}) died with code {code} and is restarted",
     ),
     "guard.failed": (logging.WARNING, "guard process cannot renew the lease: {error}"),
+    "child.started": (
+        logging.DEBUG,
+        "child process for handlers started (pid {pid}), ready after {milliseconds} ms",
+    ),
+    "child.died": (logging.WARNING, "child process for handlers (pid {pid}) {how}"),
     "process.reloaded": (logging.INFO, "code changed; worker process is restarted"),
     "trace.failed": (
         logging.WARNING,

@@ -58,6 +58,7 @@ PUBLIC = {
     "FlowProgress",
     "FlowRun",
     "Freshness",
+    "HandlerDied",
     "HeldBack",
     "Item",
     "ItemNotFound",

@@ -9,7 +9,7 @@ import msgspec
 
 from windlass.core.task.kind import optional_duration, positive
 from windlass.core.task.many import ManyOptions
-from windlass.core.task.option import CommonOptions, SpeedOptions
+from windlass.core.task.option import CommonOptions, IsolateOptions, SpeedOptions
 from windlass.errors import BadArgument, BadDeclaration
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import Arguments
@@ -116,7 +116,7 @@ class RollingDetail:
     histogram: Histogram
 
 
-class RollingOptions(CommonOptions, SpeedOptions, ManyOptions, total=False):
+class RollingOptions(CommonOptions, SpeedOptions, ManyOptions, IsolateOptions, total=False):
     """The options of a rolling kind, beside its period."""
 
     priority: int

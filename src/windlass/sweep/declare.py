@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TypeGuard
 
 from windlass.core.task.kind import optional_duration, positive
-from windlass.core.task.option import CommonOptions, PromiseOptions, RetryOptions, SpeedOptions
+from windlass.core.task.option import (
+    CommonOptions,
+    IsolateOptions,
+    PromiseOptions,
+    RetryOptions,
+    SpeedOptions,
+)
 from windlass.errors import BadDeclaration, BadInput
 from windlass.source.contract import SweepSource
 from windlass.sweep.model import RangeOrder, SweepTerms
@@ -15,7 +21,9 @@ from windlass.value.payload import Arguments
 MOST_RANGES = 4_096
 
 
-class SweepOptions(CommonOptions, PromiseOptions, RetryOptions, SpeedOptions, total=False):
+class SweepOptions(
+    CommonOptions, PromiseOptions, RetryOptions, SpeedOptions, IsolateOptions, total=False
+):
     """The options of a sweep, beside how it cuts its source."""
 
 

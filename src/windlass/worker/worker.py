@@ -36,7 +36,6 @@ from windlass.core.run.budget import Budget
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.many.gather import Gatherer
 from windlass.core.run.permit import Pool
-from windlass.core.run.ready import has_limits
 from windlass.core.run.runner import Coroutines, Pacer, Threads, Watch
 from windlass.core.run.trip import Trip
 from windlass.core.shard.shard import Shard
@@ -298,7 +297,7 @@ class Worker:
         shard, homes, among = self._shard, self._homes, self._among
         pools: dict[str, Pool] = {}
         trips: dict[str, Trip] = {}
-        if has_limits(self.in_flight.loads.values()):
+        if self.in_flight.has_limits:
             pools, trips, self.permits = make_limits(
                 self.in_flight.loads.values(),
                 shard.database,

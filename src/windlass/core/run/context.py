@@ -98,13 +98,19 @@ class RunContext:
 
     def _one(self, asked: str) -> Run:
         """The run of one task; a list has several."""
-        run = self._run
+        run = self._here(asked)
         if is_list(run):
             raise NoContext(
                 f"context().{asked} is of one task, and this call has a list of "
                 f"{len(run.given_items)}; read it from each of context().items"
             )
         return run
+
+    def _here(self, asked: str) -> Run:
+        """The run, unless the handler is in a process where this does not work."""
+        if asked in self._run.refused:
+            raise NoContext(self._run.refused[asked])
+        return self._run
 
 
 def current_run() -> Run:

@@ -453,6 +453,14 @@ class InFlight:
         with self.lock:
             return not (self.running or self.ended or self.queues)
 
+    @property
+    def has_limits(self) -> bool:
+        """Whether a kind has a breaker, or a limit that holds for the whole fleet."""
+        return any(
+            load.breakers or load.kind.downstreams or load.kind.total_concurrency is not None
+            for load in self.loads.values()
+        )
+
     def _belongs_to(self, worker: int) -> bool:
         """Whether rows that were taken as `worker` are still ours.
 

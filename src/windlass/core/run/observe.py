@@ -109,11 +109,11 @@ class RunObserver:
         with telling:
             args, kwargs = run.given()
             if not self.middlewares:
-                return run.kind.function(*args, **kwargs)
+                return run.load.handler(*args, **kwargs)
             return call_through(
                 self.middlewares,
                 _context(run, args, kwargs),
-                lambda: run.kind.function(*args, **kwargs),
+                lambda: run.load.handler(*args, **kwargs),
                 loop=run.load.loop,
             )
 
@@ -122,11 +122,11 @@ class RunObserver:
         with telling:
             args, kwargs = run.given()
             if not self.middlewares:
-                return await run.kind.function(*args, **kwargs)
+                return await run.load.handler(*args, **kwargs)
             return await acall_through(
                 self.middlewares,
                 _context(run, args, kwargs),
-                lambda: run.kind.function(*args, **kwargs),
+                lambda: run.load.handler(*args, **kwargs),
             )
 
     def _begin(self, run: Run) -> _Telling:

@@ -6,8 +6,9 @@ import random
 import time
 from bisect import insort
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from windlass.core.face import Site
@@ -88,6 +89,8 @@ class KindLoad:
         # What is around each of its runs, and the event loop of async middlewares.
         self.observer: Observer | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
+        # What a run calls: the handler, or what has it called in a child process.
+        self.handler: Callable[..., Any] = kind.function
         self.queued = 0
         # How many of them wait for their moment, and how many of those have lost it.
         self.planned = 0
@@ -246,14 +249,6 @@ class KindLoad:
         return int(self.per_second * AHEAD_SECONDS)
 
 
-def has_limits(loads: Iterable[KindLoad]) -> bool:
-    """Whether a kind among them has a breaker, or a limit that holds for the whole fleet."""
-    return any(
-        load.breakers or load.kind.downstreams or load.kind.total_concurrency is not None
-        for load in loads
-    )
-
-
 class Room(NamedTuple):
     """How many rows a worker could start soon: in all, and of each kind."""
 
@@ -351,6 +346,9 @@ class Run:
         forgets = load.forgets if task.task_key is None else load.forgets_named
         self.leaves_nothing = forgets and not self.turns and task.flow_id is None
 
+    # What of `context()` does not work in it, and why: a child process has not all of a run.
+    refused: Mapping[str, str] = MappingProxyType({})
+
     @property
     def key(self) -> str | None:
         return self.task.task_key
@@ -370,7 +368,7 @@ class Run:
         if self.load.observer is not None:
             return self.load.observer.call(self)
         args, kwargs = self.given()
-        return self.kind.function(*args, **kwargs)
+        return self.load.handler(*args, **kwargs)
 
     def succeeded(self, result: object) -> Outcome:
         """The outcome of its handler, which returned `result`."""

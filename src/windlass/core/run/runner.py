@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
+from typing import TYPE_CHECKING
 
 from windlass import telemetry
 from windlass.clock import SECOND
@@ -20,6 +21,9 @@ from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Run, failure, late
 from windlass.core.task.current import current
 from windlass.value.outcome import SUCCESS, Outcome
+
+if TYPE_CHECKING:
+    from windlass.core.run.isolate.call import Isolator
 
 SLICE_SECONDS = 0.005
 IDLE_THREAD_SECONDS = 30.0
@@ -48,10 +52,13 @@ class Coroutines:
         self._resting: list[asyncio.Future[None]] = []
         self._is_waking = False
         self._is_stopping = False
+        # Has the handlers of isolated kinds called in child processes, if there are such kinds.
+        self._isolator: Isolator | None = None
 
     def start(self) -> None:
         """Start to run queued runs on the running event loop."""
         self._loop, self._thread = asyncio.get_running_loop(), threading.get_ident()
+        self._isolate()
         self._wake_one()
 
     async def stop(self) -> None:
@@ -61,6 +68,19 @@ class Coroutines:
             runner.cancel()
         if self._runners:
             await asyncio.wait(self._runners, timeout=1.0)
+        if self._isolator is not None:
+            await self._isolator.close()
+
+    def _isolate(self) -> None:
+        loads = [load for load in self._in_flight.loads.values() if load.kind.isolate is not None]
+        if not loads:
+            return
+        # Imported here: most workers have no such kind.
+        from windlass.core.run.isolate.call import Isolator
+
+        self._isolator = Isolator(self._in_flight.concurrency)
+        for load in loads:
+            self._isolator.isolate(load)
 
     def wake(self) -> None:
         """Let resting runners look for work. Call it from any thread."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from windlass.core.meter import Meter
 from windlass.core.task.downstream import Downstream, given_downstreams
@@ -40,6 +40,9 @@ from windlass.value.task import (
     check_priority,
 )
 
+if TYPE_CHECKING:
+    from windlass.core.task.isolate import IsolateTerms
+
 T = TypeVar("T")
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -59,6 +62,7 @@ class Kind:
 
     name: str
     function: Callable[..., Any]
+    # Whether its runs are coroutines: the handler is one, or a child process is waited for.
     is_async: bool
     arguments: Arguments
     decode_result: Callable[[str], object]
@@ -98,6 +102,8 @@ class Kind:
     via: Via | None = None
     # What it says about lists; None: its handler takes one call at a time.
     many: ManyTerms | None = None
+    # What it says about processes; None: its handler runs in the process of the worker.
+    isolate: IsolateTerms | None = None
 
     @property
     def faces(self) -> set[str]:
@@ -159,6 +165,10 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         options.check(name, arguments)
     keep = optional_duration(options.keep, f"{what}: keep", zero=True)
     keep_failed = optional_duration(options.keep_failed, f"{what}: keep_failed")
+    isolate = _isolate(name, function, options)
+    concurrency = positive(options.concurrency, f"{what}: concurrency")
+    if isolate is not None:
+        concurrency = concurrency or isolate.at_once
     terms = Terms(
         retry=retry_policy(name, options.retries, options.backoff),
         keep=keep,
@@ -170,12 +180,12 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
     return Kind(
         name=name,
         function=function,
-        is_async=inspect.iscoroutinefunction(function),
+        is_async=isolate is not None or inspect.iscoroutinefunction(function),
         arguments=arguments,
         decode_result=result_decoder(called),
         terms=terms,
         timeout=optional_duration(options.timeout, f"{what}: timeout"),
-        concurrency=positive(options.concurrency, f"{what}: concurrency"),
+        concurrency=concurrency,
         rate=_optional(parse_rate, options.rate, f"{what}: rate"),
         priority=check_priority(name, options.priority),
         max_lost=max_lost,
@@ -195,6 +205,7 @@ def make_kind(function: Callable[..., Any], options: Options) -> Kind:
         lane=_lane(name, arguments, options),
         via=_via(name, options.via),
         many=many,
+        isolate=isolate,
     )
 
 
@@ -421,6 +432,15 @@ def _via(name: str, given: object) -> Via | None:
         "queue, such as "
         'via=Queue("amqp://user:password@host", "visits")'
     )
+
+
+def _isolate(name: str, function: Callable[..., Any], options: Options) -> IsolateTerms | None:
+    if options.isolate is None and options.memory is None:
+        return None
+    # Imported here: most programs have no such kind.
+    from windlass.core.task.isolate import isolate_terms
+
+    return isolate_terms(name, function, options)
 
 
 def _logs(name: str, given: object) -> int:

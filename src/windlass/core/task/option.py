@@ -6,7 +6,16 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import wraps
-from typing import Any, Protocol, TypedDict, TypeVar, cast, get_type_hints, runtime_checkable
+from typing import (
+    Any,
+    Literal,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    cast,
+    get_type_hints,
+    runtime_checkable,
+)
 
 from windlass.core.task.downstream import DownstreamOption
 from windlass.core.task.many import ManyOptions
@@ -53,6 +62,13 @@ class CommonOptions(TypedDict, total=False):
     via: Via | None
 
 
+class IsolateOptions(TypedDict, total=False):
+    """The options of kinds whose handlers may run in a process of their own."""
+
+    isolate: Literal["process"] | None
+    memory: str | None
+
+
 class PromiseOptions(TypedDict, total=False):
     """The option of kinds that promise to be done in time."""
 
@@ -90,7 +106,13 @@ NO_LANES = dict.fromkeys(
 
 
 class TaskOptions(
-    CommonOptions, PromiseOptions, RetryOptions, SpeedOptions, LaneOptions, total=False
+    CommonOptions,
+    PromiseOptions,
+    RetryOptions,
+    SpeedOptions,
+    LaneOptions,
+    IsolateOptions,
+    total=False,
 ):
     """The options of a task."""
 
@@ -101,7 +123,7 @@ class TaskOptions(
     logs: int
 
 
-class CronOptions(CommonOptions, PromiseOptions, RetryOptions, total=False):
+class CronOptions(CommonOptions, PromiseOptions, RetryOptions, IsolateOptions, total=False):
     """The options of a cron, beside its schedule."""
 
     priority: int
@@ -143,6 +165,8 @@ class Options:
     via: Via | None = None
     many: int | None = None
     wait: Duration | None = None
+    isolate: Literal["process"] | None = None
+    memory: str | None = None
     schedule: Schedule | None = None
     period: Period | None = None
     face: str = "task"

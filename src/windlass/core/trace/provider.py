@@ -10,6 +10,7 @@ from sys import modules
 from typing import TYPE_CHECKING
 
 from windlass.core.trace.fence import FENCE
+from windlass.value.payload import Carrier
 from windlass.value.task import RESERVED
 
 if TYPE_CHECKING:
@@ -45,6 +46,30 @@ def span_ids() -> tuple[str, str] | None:
     """The ids of the current trace and span, as logs show them; None if nothing is traced."""
     traced = recorder()
     return None if traced is None else traced.span_ids()
+
+
+def carried_from_here() -> Carrier | None:
+    """The current context, for a child process; None if nothing is traced."""
+    if recorder() is None:
+        return None
+    from opentelemetry import propagate
+
+    carrier: Carrier = {}
+    try:
+        propagate.inject(carrier)
+    except Exception as problem:
+        FENCE.report(problem)
+    return carrier or None
+
+
+def carried_to_here(carrier: Carrier) -> None:
+    """Let the context of the caller be the current one; in a `contextvars` context of its own."""
+    try:
+        from opentelemetry import context, propagate
+
+        context.attach(propagate.extract(carrier))
+    except Exception as problem:
+        FENCE.report(problem)
 
 
 def _recorder() -> Recorder | None:

@@ -202,6 +202,11 @@ class FlowDeclarer:
                 f"cron of flow {flow.kind!r}: within={options.within!r} would only be about its "
                 "start; give it to the flow: @app.flow(within=...)"
             )
+        if options.isolate is not None:
+            raise BadDeclaration(
+                f"cron of flow {flow.kind!r}: isolate={options.isolate!r} would only be about its "
+                "start; give it to the tasks of the flow"
+            )
 
         def start() -> int:
             turn = RunContext(current_run()).due_at

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from windlass.clock import SECOND, to_datetime
 from windlass.core.face import Site
@@ -43,6 +44,9 @@ from windlass.value.outcome import Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.value.period import is_fresh
 from windlass.value.status import Status
 from windlass.value.twin import in_background, in_thread, twin
+
+if TYPE_CHECKING:
+    from windlass.core.run.isolate.call import Isolator
 
 FIRST_PAUSE = 0.005
 LONGEST_PAUSE = 0.25
@@ -284,12 +288,27 @@ def _call(run: ItemRun) -> Outcome:
 async def _acall(run: ItemRun) -> Outcome:
     """Call an async handler outside of a worker, within its time-out; how it ended."""
     timeout = run.kind.timeout
+    isolator = _isolator(run)
     with _running(run):
         try:
             limit = None if timeout is None else timeout / SECOND
             return success(await asyncio.wait_for(run.call(), limit))
         except Exception as error:
             return failure(run, error)
+        finally:
+            if isolator is not None:
+                await isolator.close()
+
+
+def _isolator(run: ItemRun) -> Isolator | None:
+    """What has an isolated handler called in a child process, for this one call."""
+    if run.kind.isolate is None:
+        return None
+    from windlass.core.run.isolate.call import Isolator
+
+    made = Isolator(1)
+    made.isolate(run.load)
+    return made
 
 
 @contextmanager
