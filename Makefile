@@ -39,7 +39,7 @@ NODE := $(shell command -v npm >/dev/null && node -e \
 # Packages of Python and of Node are fetched side by side, and checked so.
 TOGETHER := $(MAKE) --jobs=2 --output-sync=line
 
-.PHONY: help demo test test-all test-standard test-newest test-pooler test-console check check-python check-console format docs commands \
+.PHONY: help demo test test-all test-standard test-newest test-pooler test-console check check-python check-console format docs manual commands \
 	architecture dist release-check deploy-check bench lock servers newer-servers screenshots console-types clean
 
 help: ## list what can be made
@@ -91,6 +91,9 @@ format: $(INSTALLED) $(MODULES) ## put the code in shape
 docs: $(DOCS) ## build the manual into build/docs; a broken link is an error
 	@NO_MKDOCS_2_WARNING=1 $(DOCS_VENV)/bin/mkdocs build --strict --quiet
 	@echo "the manual is at build/docs/index.html"
+
+manual: $(DOCS) ## build the manual of each release into build/manual, with a switch between them
+	@$(PYTHON) -m scripts.manual --mkdocs $(DOCS_VENV)/bin/mkdocs
 
 commands: $(INSTALLED) ## write the page of all commands from the code
 	@$(PY) -m scripts.commands

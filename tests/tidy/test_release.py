@@ -9,6 +9,7 @@ import zipfile
 import pytest
 
 import windlass
+from scripts.manual import newest_of
 from scripts.release import ReleaseProblem, build, pythons
 from scripts.release.content import STATIC, check_sdist, check_wheel
 from tests.tidy.source import ROOT
@@ -96,3 +97,9 @@ def test_every_python_that_is_declared_is_tried():
 
     for version in pythons.VERSIONS:
         assert f'"Programming Language :: Python :: {version}"' in declared
+
+
+def test_the_manual_has_the_newest_patch_of_each_release_and_the_newest_release_first():
+    found = newest_of(["v0.1.0", "v0.2.0", "v0.10.0", "v0.2.10", "v0.2.9", "v0.3.0rc1", "stable"])
+
+    assert list(found.items()) == [("0.10", "v0.10.0"), ("0.2", "v0.2.10"), ("0.1", "v0.1.0")]

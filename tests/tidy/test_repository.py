@@ -32,7 +32,9 @@ def test_no_file_names_a_registry_or_a_path_of_one_machine():
     assert [place for place, line in lines if ELSEWHERE.search(line)] == []
 
 
-@pytest.mark.parametrize("name", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"])
+@pytest.mark.parametrize(
+    "name", ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "SECURITY.md"]
+)
 def test_what_a_visitor_looks_for_is_there(name):
     assert (ROOT / name).read_text().strip()
 

@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from tests.core.run.working import listening
@@ -258,10 +258,22 @@ def test_open_for_is_the_sum_of_the_openings(drawn_dated, start, minutes):
     window = made((drawn[0], "UTC"), dated)
 
     ends = window.open_for(minutes * MINUTE, since=start)
+    # What is further away is not known so exactly.
+    assume(ends - start < 90 * 365 * DAY)
 
     total = sum(end - begin for begin, end in window.openings(start, ends))
     assert total == minutes * MINUTE
     assert window.is_open(ends - 1)
+
+
+def test_an_opening_of_a_date_does_not_come_again_each_week():
+    window = parse_window("Mon 00:00-00:01, 2026-03-28 00:00 - 2026-03-28 00:01 UTC")
+    saturday = moment("2026-03-28", "UTC")
+
+    ends = [window.open_for(minutes * MINUTE, since=saturday) for minutes in (1, 2, 3)]
+
+    mondays = [moment("2026-03-30", "UTC"), moment("2026-04-06", "UTC")]
+    assert ends == [each + MINUTE for each in (saturday, *mondays)]
 
 
 @pytest.mark.parametrize("zone", ZONES)

@@ -196,9 +196,10 @@ class Window:
             ahead = [each - minute for each in dates if each is not None]
             # A day for changes of the clocks.
             most = min([most, *((each - DAY_MINUTES) // WEEK_MINUTES for each in ahead)])
-        weeks = max(0, min(length // a_week, most))
+        # Something is left, so that the end is that of an opening.
+        weeks = max(0, min((length - 1) // a_week, most))
         left = length - weeks * a_week
-        return weeks, (left % a_week if weeks == LONGEST_WEEKS else left)
+        return weeks, ((left - 1) % a_week + 1 if weeks == LONGEST_WEEKS else left)
 
     def _next_stop(self, moment: int) -> int | None:
         """A later moment, and the window does not change in between; None if it never will."""
