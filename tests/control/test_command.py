@@ -294,3 +294,18 @@ def test_the_database_is_enough_where_no_app_is_named(windlass, database_url, mo
     assert windlass("migrate").code == 0
     assert (without.code, windlass("status").code) == (2, 2)
     assert "or set WINDLASS_APP or WINDLASS_DATABASE_URL" in without.err
+
+
+def test_show_has_the_data_of_steps_if_one_has_some(windlass, shop):
+    fail_at(shop, 1)
+    without = windlass("control", "show", "load").out
+    shop.app.control.start("load")
+    shop.app.control.step("load", 1, data={"row": 1200})
+
+    answer = windlass("control", "show", "load")
+    found = windlass("control", "show", "load", "--json").json
+
+    assert not re.search(r"result +data", without)
+    assert re.search(r"result +data", answer.out)
+    assert '{"row": 1200}' in answer.out
+    assert found["steps"][0]["data"] == {"row": 1200}

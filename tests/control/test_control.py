@@ -322,7 +322,8 @@ def test_a_name_of_255_characters_fits(app):
     assert app.control.start(name, name) == Reply(
         0,
         "started",
-        {"batch": app.control.get(name, name).batch, "tries": 1, "data": None} | {"done": []},
+        {"status": 9, "batch": app.control.get(name, name).batch, "tries": 1}
+        | {"data": None, "done": []},
     )
 
 
@@ -448,3 +449,26 @@ def test_steps_after_the_expiry_are_before_the_end_of_a_run_that_is_taken_over(a
 
     (expired,) = history(app, "load")
     assert expired.end_time == expired.steps[0].began_at
+
+
+def test_a_start_says_in_which_status_it_found_the_run(app, other):
+    statuses = [app.control.start("load", once=True).data["status"]]
+    statuses.append(other.control.start("load").data["status"])
+    app.control.error("load", "boom")
+    statuses.append(app.control.start("load").data["status"])
+    app.control.finish("load")
+    statuses.append(app.control.start("load", once=True).data["status"])
+
+    assert statuses == [RunStatus.READY, RunStatus.RUNNING, RunStatus.READY, RunStatus.SUCCEEDED]
+
+
+def test_a_plain_call_notes_data_on_a_running_run(app, other):
+    batch = app.control.start("load", data={"file": "a.csv"}).data["batch"]
+
+    noted = other.control.note("load", {"rows": 7}, batch=batch)
+    app.control.finish("load")
+    late = app.control.note("load", {"rows": 8})
+
+    assert (noted.code, noted.data["data"]) == (0, {"file": "a.csv", "rows": 7})
+    assert late.code == 451
+    assert app.control.get("load").data == {"file": "a.csv", "rows": 7}

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.control.named import fail, steps_of
-from windlass import BadStep, RunStatus
+from windlass import BadStep, NotSerializable, PayloadTooLarge, RunStatus
 
 
 def test_a_rerun_after_a_failure_skips_what_is_done_and_repeats_what_was_interrupted(app):
@@ -255,3 +255,46 @@ def test_many_results_are_bounded_by_what_a_row_may_hold(app, monkeypatch):
     row = app.control.get("load")
     assert row.status is RunStatus.FAILED
     assert sum(step.is_done for step in row.steps) == 9
+
+
+# Data of a step
+
+
+def test_data_is_kept_with_a_step_and_found_by_a_later_try(app):
+    app.control.start("load")
+    first = app.control.step("load", 1, data={"file": "a.csv"})
+    app.control.step("load", 2, data={"row": 1200})
+    app.control.error("load", "boom")
+
+    app.control.start("load")
+    done, again = app.control.step("load", 1), app.control.step("load", 2)
+
+    assert first.data["data"] == {"file": "a.csv"}
+    assert (done.code, done.data["data"]) == (2, {"file": "a.csv"})
+    assert (again.code, again.data["data"]) == (0, {"row": 1200})
+    assert [step.data for step in app.control.get("load").steps] == [
+        {"file": "a.csv"},
+        {"row": 1200},
+    ]
+
+
+def test_data_of_a_step_that_is_under_way_is_replaced_and_that_of_a_done_one_is_not(app):
+    app.control.start("load")
+    app.control.step("load", 1, data=1)
+    app.control.step("load", 1, data=[2])
+    app.control.step("load", 2)
+
+    late = app.control.step("load", 1, data="late")
+
+    assert (late.code, late.data["data"]) == (2, [2])
+    assert [step.data for step in app.control.get("load").steps] == [[2], None]
+
+
+def test_data_of_a_step_is_bounded_and_json(app):
+    app.control.start("load")
+
+    with pytest.raises(PayloadTooLarge, match=r"the data of step 1 is .* over the limit of 65,536"):
+        app.control.step("load", 1, data="x" * 70_000)
+    with pytest.raises(NotSerializable, match="the data of step 1 cannot be kept as JSON"):
+        app.control.step("load", 1, data=float("nan"))
+    assert app.control.get("load").steps == ()

@@ -86,6 +86,8 @@ class Reader:
                     self.type(command)
             case "sql":
                 self.run_sql(block)
+            case "js":
+                self.said += run_node(block.code)
             case _:
                 check_form(block)
 
@@ -250,6 +252,19 @@ def run_elsewhere(command: str) -> str:
         text=True,
         timeout=PATIENCE_SECONDS,
         env=surroundings(),
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def run_node(code: str) -> str:
+    """What a module of Node writes."""
+    result = subprocess.run(
+        ["node", "--input-type=module", "--eval", code],
+        capture_output=True,
+        check=False,
+        text=True,
+        timeout=PATIENCE_SECONDS,
     )
     assert result.returncode == 0, result.stdout + result.stderr
     return result.stdout

@@ -17,7 +17,16 @@ from windlass.web.site import OPEN
 # Who may do what beside seeing, which viewers, operators and admins may everywhere.
 FOR_PRODUCERS_TOO = {
     ("get", "/api/tasks/{number}"),
+    ("get", "/api/tasks/{number}/result"),
+    ("post", "/api/tasks"),
+    ("post", "/api/tasks/many"),
     ("post", "/api/flows"),
+    ("post", "/api/notify"),
+    ("post", "/api/control/{name}/start"),
+    ("post", "/api/control/{name}/step"),
+    ("post", "/api/control/{name}/note"),
+    ("post", "/api/control/{name}/finish"),
+    ("post", "/api/control/{name}/error"),
     ("post", "/api/ledger/restocks"),
     ("post", "/api/ledger/adjustments"),
     ("post", "/api/ledger/deductions"),

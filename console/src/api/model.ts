@@ -138,9 +138,34 @@ export interface Confirmation {
   deduction: string; confirmed_at: string;
 }
 
+/** The end of a run that failed, and why. */
+export interface ControlError {
+  partition?: string; batch?: number | null; data?: unknown; error?: string;
+}
+
+/** The end of a run that succeeded. */
+export interface ControlFinish {
+  partition?: string; batch?: number | null; data?: unknown;
+}
+
+/** What is kept with the run: objects are merged, anything else replaces what was there. */
+export interface ControlNote {
+  partition?: string; batch?: number | null; data: unknown;
+}
+
 /** A control run, and its tries that ended, newest first. */
 export interface ControlRunDetail {
   run: RunView; history: readonly RunView[];
+}
+
+/** A start: until when the run is held, what is kept with it, and whether it happens once. */
+export interface ControlStart {
+  partition?: string; expires?: string | null; data?: unknown; once?: boolean;
+}
+
+/** The step that begins, and what is kept with it. */
+export interface ControlStep {
+  partition?: string; batch?: number | null; step: number | string; data?: unknown;
 }
 
 /** The name and the role of a new token, and for how long it is valid; null: without end. */
@@ -226,6 +251,11 @@ export interface ExchangeBody {
 /** A graph as text. */
 export interface ExportOut {
   format: "mermaid" | "dot" | "json"; text: string;
+}
+
+/** How an external task ended: the task by its id, or by the handle of the external system. */
+export interface ExternalEnd {
+  task: number | string; ok: boolean; result?: unknown; reason?: string; kind?: string | null;
 }
 
 /** A message that is tried again, or that failed. `body` is text, or base64 if `is_binary`. */
@@ -627,6 +657,11 @@ export interface Receipt {
   id: string; movement: Movement; lines: readonly Line[]; created_at: string;
 }
 
+/** The answer to a plain call. */
+export interface Reply {
+  code: number; msg: string; data: Readonly<Record<string, unknown>>;
+}
+
 /** What ended in one minute: turns and runs by hand, and how long they ran together. */
 export interface ResultView {
   at: string; succeeded: number; failed: number; retried: number; milliseconds: number;
@@ -772,10 +807,10 @@ export interface StartableView {
 /** How far a step has come. */
 export type StepState = "done" | "under way" | "not finished";
 
-/** A step as people see it; `seconds` is how long it took. `result` is JSON. */
+/** A step as people see it; `seconds` is how long it took. `result` and `data` are JSON. */
 export interface StepView {
   step: string; state: StepState; began_at: string; ended_at: string | null;
-  seconds: number | null; result: string | null;
+  seconds: number | null; result: string | null; data: string | null;
 }
 
 /** How much there is of a SKU: received = available + deducted - returned. */
@@ -823,6 +858,11 @@ export interface TaskFull {
   via: string | null; is_rolling: boolean; can_retry: boolean; can_cancel: boolean;
 }
 
+/** One of many tasks. */
+export interface TaskItem {
+  arguments?: Readonly<Record<string, unknown>>; key?: string | null;
+}
+
 /** A task. Times are microseconds since the epoch; `payload` and `result` are JSON. */
 export interface TaskLine {
   id: number; kind: string; key: string | null;
@@ -841,6 +881,38 @@ export interface TaskListing_TaskLine {
 /** What the last runs of a task logged, newest first, and the shards that do not answer. */
 export interface TaskLogs {
   runs: readonly RunLogView[]; missing: readonly string[];
+}
+
+/** A task; `created` is false if one was there already, by its key. */
+export interface TaskMade {
+  id: number; created: boolean;
+}
+
+/** One task: its kind, its arguments by name, and its key if it has one. */
+export interface TaskNew {
+  kind: string; lane?: string | null; delay?: string | null; at?: string | null;
+  priority?: number | null; on_conflict?: "skip" | "raise" | "replace" | null;
+  on_past?: "run" | "raise" | null; arguments?: Readonly<Record<string, unknown>>;
+  key?: string | null;
+}
+
+/** How a task ended, or that it has not. `result` is the value that its handler returned. */
+export interface TaskResult {
+  id: number; kind: string;
+  status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled";
+  ended: boolean; result: unknown; error: string | null;
+}
+
+/** The tasks, in the order of the request. */
+export interface TasksMade {
+  tasks: readonly TaskMade[];
+}
+
+/** Many tasks of a kind, written together or not at all; all of them have a key, or none. */
+export interface TasksNew {
+  kind: string; lane?: string | null; delay?: string | null; at?: string | null;
+  priority?: number | null; on_conflict?: "skip" | "raise" | "replace" | null;
+  on_past?: "run" | "raise" | null; tasks: readonly TaskItem[];
 }
 
 /** A flow as JSON, drawn in the console or loaded from a file. */

@@ -104,6 +104,10 @@ export interface Get {
     answer: Model.TaskListing_TaskLine;
   };
   "tasks/{number}": { params: { number: number | string; }; answer: Model.TaskDetail; };
+  "tasks/{number}/result": {
+    params: { number: number | string; }; query?: { wait?: Maybe<string>; };
+    answer: Model.TaskResult;
+  };
   "tasks/{number}/logs": {
     params: { number: number | string; }; query?: { search?: Maybe<string>; };
     answer: Model.TaskLogs;
@@ -236,12 +240,29 @@ export interface Post {
   "templates/{name}/check": {
     params: { name: string; }; body: Model.TemplateSpec; answer: Model.Checked;
   };
+  "control/{name}/start": {
+    params: { name: string; }; body: Model.ControlStart; answer: Model.Reply;
+  };
+  "control/{name}/step": {
+    params: { name: string; }; body: Model.ControlStep; answer: Model.Reply;
+  };
+  "control/{name}/note": {
+    params: { name: string; }; body: Model.ControlNote; answer: Model.Reply;
+  };
+  "control/{name}/finish": {
+    params: { name: string; }; body: Model.ControlFinish; answer: Model.Reply;
+  };
+  "control/{name}/error": {
+    params: { name: string; }; body: Model.ControlError; answer: Model.Reply;
+  };
   "control/{name}/release": {
     params: { name: string; }; body: Model.Which; answer: Model.ActionResult;
   };
   "control/{name}/reset": {
     params: { name: string; }; body: Model.Which; answer: Model.ActionResult;
   };
+  "tasks": { body: Model.TaskNew; answer: Model.TaskMade; };
+  "tasks/many": { body: Model.TasksNew; answer: Model.TasksMade; };
   "tasks/retry": { body: Model.BulkRetry; answer: Model.Bulk; };
   "tasks/cancel": { body: Model.BulkCancel; answer: Model.Bulk; };
   "tasks/{number}/retry": { params: { number: number | string; }; answer: Model.ActionResult; };
@@ -253,6 +274,7 @@ export interface Post {
     params: { kind: string; }; body: Model.SetSchedule; answer: Model.CronDetail;
   };
   "crons/{kind}/reset": { params: { kind: string; }; answer: Model.CronDetail; };
+  "notify": { body: Model.ExternalEnd; answer: Model.CallbackAnswer; };
   "ledger/restocks": {
     query?: { shard?: Maybe<string>; }; body: Model.MovementBody; answer: Model.Receipt;
   };

@@ -120,6 +120,14 @@ ViewerSecretOption = Annotated[
     ),
 ]
 ReadOnlyOption = Annotated[bool, typer.Option("--read-only", help="View only: nobody may act.")]
+RateOption = Annotated[
+    str | None,
+    typer.Option(
+        "--rate",
+        metavar="RATE",
+        help="How many requests each token of the role producer may send, such as 100/s.",
+    ),
+]
 ProxyHeaderOption = Annotated[
     str | None,
     typer.Option(
@@ -217,6 +225,7 @@ def console(
     secret: SecretOption = None,
     viewer_secret: ViewerSecretOption = None,
     read_only: ReadOnlyOption = False,
+    rate: RateOption = None,
     proxy_header: ProxyHeaderOption = None,
     proxy_address: ProxyAddressOption = None,
     proxy_role_header: ProxyRoleHeaderOption = None,
@@ -233,7 +242,9 @@ def console(
     check_host(host, secret, viewer_secret, proxy=proxy)
     bound = bind(host, port)
     with nullcontext() if proxy is not None else _link(secret) as link:
-        site = _site(loaded, secret, viewer_secret, link, proxy=proxy, read_only=read_only)
+        site = _site(
+            loaded, secret, viewer_secret, link, proxy=proxy, read_only=read_only, rate=rate
+        )
         set_up_logs(as_json=False, console=None)
         loaded.prepare()
         how = "log in by the proxy" if secret is None else "log in with the secret"
@@ -488,13 +499,14 @@ def _site(
     *,
     proxy: Proxy | None = None,
     read_only: bool = False,
+    rate: str | None = None,
 ) -> Any:
     """The console of an app."""
     from windlass.web.credential import Credentials
     from windlass.web.site import make
 
     credentials = Credentials(secret, viewer_secret, link)
-    return make(app, credentials, proxy=proxy, read_only=read_only)
+    return make(app, credentials, proxy=proxy, read_only=read_only, rate=rate)
 
 
 def _tell(bound: socket.socket, link: Link | None, how: str, *, open_it: bool) -> None:

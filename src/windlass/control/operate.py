@@ -1,17 +1,28 @@
-"""What operators see of control runs, and how they release them or make them start over."""
+"""Control runs for operators and for programs elsewhere: see them, take part, free them, reset."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
 from windlass.control import store
-from windlass.control.engine.register import Register, read
+from windlass.control.engine.register import Register, read, routing_key
+from windlass.control.engine.run import error_text
 from windlass.control.model import control as rules
-from windlass.control.model.argument import ControlKey
-from windlass.control.model.control import Control, Reply, RunStatus, RunView, view
+from windlass.control.model.argument import ControlKey, Expires, check_data, check_step_data
+from windlass.control.model.control import (
+    REFUSED,
+    Control,
+    Noted,
+    Reply,
+    RunStatus,
+    RunView,
+    view,
+)
+from windlass.control.model.step import StepName, check_step
 from windlass.core.shard.fleet import Fleet
 from windlass.core.shard.shard import Shard
 from windlass.database.connection import Connection
+from windlass.errors import BadStep
 from windlass.view.action import whoami
 from windlass.view.listing import Listing
 
@@ -57,6 +68,47 @@ def history(fleet: Fleet, key: ControlKey, *, limit: int = MOST_TRIES) -> list[R
     if fleet.single is None:
         tries.sort(key=lambda run: (run.end_time is not None, run.end_time), reverse=True)
     return tries[:limit]
+
+
+def home_key(key: ControlKey) -> str:
+    """The text by which a run finds its home."""
+    return routing_key(key)
+
+
+def start(
+    fleet: Fleet, key: ControlKey, *, expires: Expires | None, data: object, once: bool, who: str
+) -> Reply:
+    """Start a run for somebody who is not in this process; every later call names its batch."""
+    given = check_data(data, key)
+    return Register(fleet).start(key, expires=expires, data=given, once=once, who=who[:255])
+
+
+def step(
+    fleet: Fleet, key: ControlKey, asked: StepName, *, batch: int | None, data: object
+) -> Reply:
+    """Begin a step, or skip it if it is done; without a batch of the current try."""
+    check_step(asked, what=f"control {key}")
+    given = check_step_data(data, key, asked)
+    try:
+        return Register(fleet).change(key, batch, rules.step, asked, data=given)
+    except BadStep as problem:
+        return Reply(REFUSED, str(problem))
+
+
+def note(fleet: Fleet, key: ControlKey, data: object, *, batch: int | None) -> Reply:
+    """Keep `data` with a running run."""
+    return Register(fleet).change(key, batch, rules.note, Noted(check_data(data, key)))
+
+
+def finish(fleet: Fleet, key: ControlKey, *, batch: int | None, data: object) -> Reply:
+    """End a run as succeeded."""
+    return Register(fleet).change(key, batch, rules.finish, Noted(check_data(data, key)))
+
+
+def fail(fleet: Fleet, key: ControlKey, error: str, *, batch: int | None, data: object) -> Reply:
+    """End a run as failed; its steps are kept for the next try."""
+    noted, why = Noted(check_data(data, key)), error_text(error)
+    return Register(fleet).change(key, batch, rules.fail, noted, error=why)
 
 
 def release(

@@ -15,6 +15,7 @@ from windlass.core.clock import step
 from windlass.core.clock import store as clock_store
 from windlass.core.face import Chore, Faces, Tidying
 from windlass.core.finish import store as finish_store
+from windlass.core.idempotency import store as idempotency
 from windlass.core.limit.permit import store as permit_store
 from windlass.core.loop import Loop
 from windlass.core.ring import store as ring_store
@@ -63,6 +64,7 @@ OWN = (
     Chore(lambda tidying: finish_store.prune_history(tidying.connection, now=tidying.now)),
     Chore(lambda tidying: alert.prune(tidying.connection, now=tidying.now)),
     Chore(lambda tidying: ring_store.forget_workers(tidying.connection, now=tidying.now)),
+    Chore(idempotency.prune, is_often=True),
     Chore(_prune_steps),
     Chore(_prune_permits),
 )

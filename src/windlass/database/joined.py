@@ -51,6 +51,10 @@ class JoinedTransaction:
         finally:
             JOINED.reset(token)
 
+    def use(self, connection: Connection) -> None:
+        """Be the transaction that `connection` is in already."""
+        self._connection = connection
+
     @property
     def has_begun(self) -> bool:
         return self._connection is not None
@@ -132,6 +136,18 @@ class JoinedTransaction:
         self._is_over = True
         # Returning a connection to its pool rolls back what was not committed.
         self._stack.close()
+
+
+@contextmanager
+def joining(database: Database, connection: Connection) -> Iterator[None]:
+    """Inside the block, calls on the database join the transaction that `connection` is in.
+
+    Whoever began that transaction ends it, or repeats it.
+    """
+    transaction = JoinedTransaction(database, lambda _connection: None)
+    transaction.use(connection)
+    with transaction.entered():
+        yield
 
 
 def joined_transaction(database: Database) -> JoinedTransaction | None:

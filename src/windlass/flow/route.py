@@ -27,7 +27,7 @@ from windlass.value.status import Status
 from windlass.view.action import LONGEST_TOLD, Action
 from windlass.view.listing import Listing
 from windlass.web.problem import problems
-from windlass.web.request import ReadyConsole, RequestLog, RunName
+from windlass.web.request import ReadyConsole, RequestLog, RequestOnce, RunName
 from windlass.web.view import (
     STORABLE,
     ActionResult,
@@ -40,6 +40,7 @@ from windlass.web.view import (
     View,
     answer,
     json_text,
+    shown_as,
 )
 
 flow_api = APIRouter(tags=["flows"])
@@ -83,6 +84,10 @@ class ExportOut(View):
 
 class FlowStart(RequestBody):
     """What to start; once for each key."""
+
+    model_config = shown_as(
+        {"flow": "cancel_order", "arguments": {"order": "order-7"}, "key": "order-7"}
+    )
 
     flow: FlowName
     arguments: JsonObject = Field(default_factory=dict)
@@ -187,21 +192,23 @@ def startable(console: ReadyConsole) -> list[StartableView]:
 
 
 @flow_api.post("/flows", responses=REFUSALS)
-def start(body: FlowStart, console: ReadyConsole, log: RequestLog) -> FlowStarted:
+def start(
+    body: FlowStart, console: ReadyConsole, log: RequestLog, once: RequestOnce
+) -> FlowStarted:
     """Start a declared flow or a template."""
     arguments = json_text(body.arguments)[:LONGEST_TOLD]
     told = {"arguments": arguments, "version": body.version, "key": body.key}
     with log.record(Action.FLOW_START, body.flow, **told) as entry:
         handle: Any = console.app.flow_template.flow(body.flow, body.version)
         _try_to_draw(handle, body.arguments)
-        starter = handle if body.key is None else handle.using(key=body.key)
-        run = starter.start(**body.arguments)
-        message = entry.says(
-            f"run {run.id} of {body.flow} is started"
-            if run.created
-            else f"{body.flow} with key {body.key} was already started as run {run.id}"
+        made = once.answer(
+            FlowStarted,
+            lambda conn: _started(console, handle, body, conn),
+            kind=body.flow,
+            key=body.key,
         )
-        return FlowStarted(message=message, id=run.id, created=run.created)
+        entry.says(made.message)
+    return made
 
 
 @flow_api.get("/flows/{number}", responses=UNKNOWN, response_model=answer(FlowDetail))
@@ -358,6 +365,19 @@ def save(name: RunName, body: TemplateSpec, console: ReadyConsole, log: RequestL
 router = APIRouter()
 router.include_router(flow_api)
 router.include_router(template_api)
+
+
+def _started(console: ReadyConsole, handle: Any, body: FlowStart, conn: object) -> FlowStarted:
+    if body.key is not None or console.app.fleet.single is not None:
+        # It has a home, and joins that transaction if it is there.
+        conn = None
+    run = handle.using(key=body.key, conn=conn).start(**body.arguments)
+    message = (
+        f"run {run.id} of {body.flow} is started"
+        if run.created
+        else f"{body.flow} with key {body.key} was already started as run {run.id}"
+    )
+    return FlowStarted(message=message, id=run.id, created=run.created)
 
 
 def _exported(graph: FlowGraph, form: Format) -> ExportOut:

@@ -36,6 +36,7 @@ from windlass.web.credential import (
     Session,
     Sessions,
 )
+from windlass.web.pace import RequestRate
 from windlass.web.problem import problem
 from windlass.web.proxy import SingleSignOn, Untold
 from windlass.web.right import ADMINS, ANY, Rights, Roles
@@ -149,6 +150,7 @@ class AccessGate:
     sessions: Sessions | None = None
     proxy: SingleSignOn | None = None
     read_only: bool = False
+    pace: RequestRate | None = None
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] != "http":
@@ -201,8 +203,10 @@ class AccessGate:
             return None
         if actor is None:
             return problem(401, "LogIn", self._how_to_get_in(), headers=CHALLENGE)
-        return self._refuse_role(actor, scope["method"], path) or (
-            None if is_safe else self._refuse_forged(actor, headers)
+        return (
+            self._refuse_role(actor, scope["method"], path)
+            or (None if is_safe else self._refuse_forged(actor, headers))
+            or self._refuse_haste(actor)
         )
 
     def _how_to_get_in(self) -> str:
@@ -221,6 +225,11 @@ class AccessGate:
         facts = {"role": str(actor.role), "needs": [role for role in Role if role in allowed]}
         text = f"the role {actor.role} may not {method} this; it takes the role {needed}"
         return problem(403, "NotAllowed", text, facts=facts)
+
+    def _refuse_haste(self, actor: Actor) -> Response | None:
+        if self.pace is None or actor.role is not Role.PRODUCER:
+            return None
+        return self.pace.refusal(actor.token or actor.name)
 
     def _refuse_forged(self, actor: Actor, headers: Headers) -> Response | None:
         session = actor.session

@@ -27,7 +27,7 @@ WORDS = {
     413: "The body is too large.",
     415: "The body is not JSON, or does not say so.",
     422: "It is malformed.",
-    429: "Too many wrong secrets; try again later.",
+    429: "Too many wrong secrets, or more requests than a token may send; try again later.",
     503: "The database does not answer.",
 }
 

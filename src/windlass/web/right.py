@@ -48,7 +48,7 @@ TABLE: dict[str, Mapping[Roles, tuple[str, ...]]] = {
             "/audit", "/tokens", "/about", "/changes", "/events",
         ),
         # The state and the result of a task, also of a started flow.
-        EVERYONE: ("/tasks/{number}",),
+        EVERYONE: ("/tasks/{number}", "/tasks/{number}/result"),
     },
     "POST": {
         OPERATORS: (
@@ -69,7 +69,9 @@ TABLE: dict[str, Mapping[Roles, tuple[str, ...]]] = {
             "/alerts/{number}/acknowledge", "/alerts/{number}/recall", "/channels/{name}/test",
         ),
         PRODUCERS: (
-            "/flows",
+            "/tasks", "/tasks/many", "/flows", "/notify",
+            "/control/{name}/start", "/control/{name}/step", "/control/{name}/note",
+            "/control/{name}/finish", "/control/{name}/error",
             "/ledger/restocks", "/ledger/adjustments", "/ledger/deductions",
             "/ledger/deductions/{id}/returns", "/ledger/deductions/{id}/exchanges",
             "/ledger/deductions/{id}/void", "/ledger/deductions/{id}/confirm",

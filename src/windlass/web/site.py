@@ -12,6 +12,7 @@ from windlass.app import App
 from windlass.errors import BadInput
 from windlass.external import route as callback
 from windlass.ledger.operate import Ledgers
+from windlass.operate.task.wait import TaskWaiters
 from windlass.operate.token.operate import FleetTokens
 from windlass.watch import route as watch
 from windlass.watch.operate.change import ChangeWatcher
@@ -19,6 +20,7 @@ from windlass.watch.operate.metric import AppMetrics
 from windlass.web import session, static
 from windlass.web.access import AccessGate, Shell
 from windlass.web.credential import Credentials, Guesses, Sessions, check_secrets
+from windlass.web.pace import RequestRate
 from windlass.web.problem import handle_problems, problems
 from windlass.web.proxy import Proxy, SingleSignOn
 from windlass.web.request import Console
@@ -38,6 +40,7 @@ ROUTES = (
     "windlass.operate.ring.route",
     "windlass.operate.task.route",
     "windlass.operate.cron.route",
+    "windlass.external.route:api",
     "windlass.ledger.route.ledger",
     "windlass.ledger.route.movement",
     "windlass.operate.switch.route",
@@ -55,12 +58,14 @@ def create(
     viewer_secret: str | None = None,
     proxy: Proxy | None = None,
     read_only: bool = False,
+    rate: str | None = None,
 ) -> FastAPI:
     """The console of `app`, to be served or mounted.
 
     People log in with the secret, which has at least 16 characters, or with an access token. A
     person with the `viewer_secret` may look and not act; with `read_only` no person may act. With a
-    trusted `proxy`, which says who the user is, a secret is not needed.
+    trusted `proxy`, which says who the user is, a secret is not needed. `rate`, such as "100/s", is
+    how many requests each token of the role producer may send.
     """
     if secret is None and proxy is None:
         raise BadInput(
@@ -69,7 +74,8 @@ def create(
             "them, or run `windlass console`, which prints a link that logs you in"
         )
     check_secrets(secret, viewer_secret)
-    return make(app, Credentials(secret, viewer_secret), proxy=proxy, read_only=read_only)
+    credentials = Credentials(secret, viewer_secret)
+    return make(app, credentials, proxy=proxy, read_only=read_only, rate=rate)
 
 
 def make(
@@ -78,6 +84,7 @@ def make(
     *,
     proxy: SingleSignOn | None = None,
     read_only: bool = False,
+    rate: str | None = None,
 ) -> FastAPI:
     """The console of `app` that these credentials open."""
     tokens = FleetTokens(app.fleet)
@@ -91,6 +98,7 @@ def make(
         changes=ChangeWatcher(app.fleet),
         ledgers=Ledgers(app.fleet),
         metrics=AppMetrics(app),
+        waiters=TaskWaiters(app.fleet),
     )
     site = FastAPI(
         title="Windlass",
@@ -123,6 +131,7 @@ def make(
         sessions=console.sessions,
         proxy=proxy,
         read_only=read_only,
+        pace=None if rate is None else RequestRate(rate),
     )
     site.add_middleware(Shell)
     return site

@@ -60,6 +60,11 @@ LARGEST_NUMBER = 2**63
 MOST_ARGUMENTS = 200
 
 
+def shown_as(example: dict[str, Any]) -> ConfigDict:
+    """The settings of a request's body that the OpenAPI document shows with this example."""
+    return ConfigDict(json_schema_extra={"examples": [example]})
+
+
 def json_text(value: object) -> str:
     """A value as JSON."""
     return msgspec.json.encode(value).decode()
@@ -90,6 +95,8 @@ def _check(value: Any, depth: int) -> None:
 
 
 JsonObject = Annotated[dict[str, Any], Field(max_length=MOST_ARGUMENTS), AfterValidator(_checked)]
+# Any value of JSON.
+JsonValue = Annotated[Any, AfterValidator(_checked)]
 JsonList = Annotated[list[Any], Field(max_length=MOST_ARGUMENTS), AfterValidator(_checked)]
 
 

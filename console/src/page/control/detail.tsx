@@ -1,4 +1,5 @@
 /** One control run: its steps on a timeline, where it stopped, and its earlier tries. */
+import type { ReactNode } from "react";
 import { post } from "../../api/client";
 import { useLive, useNow } from "../../data/hook";
 import { prettyJson, toMilliseconds } from "../../format/format";
@@ -105,8 +106,19 @@ function rowOf(step: Run["steps"][number], isRunning: boolean, now: number): Row
     end: !isDone && isRunning ? Math.max(begin, now) : end,
     tone: isDone ? "good" : isRunning ? "busy" : "bad",
     icon: isDone ? "check" : isRunning ? "play" : "close",
-    more: step.result === null ? undefined : <code className="clip">{step.result}</code>,
+    more: kept(step),
   };
+}
+
+/** What is kept with a step: its data, and what its function returned. */
+function kept(step: Run["steps"][number]): ReactNode {
+  if (step.data === null && step.result === null) return undefined;
+  return (
+    <>
+      {step.data !== null && <code className="clip">{step.data}</code>}
+      {step.result !== null && <code className="clip">{step.result}</code>}
+    </>
+  );
 }
 
 function About({ run }: { run: Run }) {

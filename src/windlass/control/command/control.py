@@ -279,15 +279,17 @@ def _show_facts(run: RunView, now: int) -> None:
 
 
 def _show_steps(run: RunView, now: int) -> None:
-    columns = ("step", "state", "began", "took", "result")
-    whole = table(*columns, wrap=("step",), cut=("result",), most=WIDE_STEP)
-    narrow = table(*columns[:2], *columns[3:], wrap=("step",), cut=("result",), most=NARROW_STEP)
+    data = ("data",) if any(step.data is not None for step in run.steps) else ()
+    columns, cut = ("step", "state", "began", "took", "result", *data), ("result", *data)
+    whole = table(*columns, wrap=("step",), cut=cut, most=WIDE_STEP)
+    narrow = table(*columns[:2], *columns[3:], wrap=("step",), cut=cut, most=NARROW_STEP)
     for step in run.steps:
         state = Text(step.state.value, style=STEP_COLOURS[step.state])
         took = _lasted(step.seconds, step.began_at, now)
         result = "" if step.result is None else _json(step.result)
-        whole.add_row(_step(step.step), state, timestamp(step.began_at), took, result)
-        narrow.add_row(_step(step.step), state, took, result)
+        more = [result] if not data else [result, "" if step.data is None else _json(step.data)]
+        whole.add_row(_step(step.step), state, timestamp(step.began_at), took, *more)
+        narrow.add_row(_step(step.step), state, took, *more)
     print_fitting(whole, narrow)
 
 

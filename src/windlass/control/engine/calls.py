@@ -15,6 +15,7 @@ from windlass.control.model.argument import (
     check_data,
     check_key,
     check_once,
+    check_step_data,
     parse_expires,
 )
 from windlass.control.model.control import DONE, REFUSED, Noted, Reply, Rule, RunView
@@ -83,18 +84,37 @@ class Controls:
         return reply
 
     def step(
-        self, name: str, step: StepName, partition: str = "", *, batch: int | None = None
+        self,
+        name: str,
+        step: StepName,
+        partition: str = "",
+        *,
+        batch: int | None = None,
+        data: object = None,
     ) -> Reply:
         """Begin a step, which ends the one before: 0, or 2 if it is done already, or 451.
 
-        Where several threads or processes may start the run, pass the `batch` of yours.
+        `data` is kept with the step, and later calls of it have it in their `data["data"]`. Where
+        several threads or processes may start the run, pass the `batch` of yours.
         """
         key = check_key(name, partition)
-        asked = check_step(step, what=f"control {key}")
+        asked, given = check_step(step, what=f"control {key}"), check_step_data(data, key, step)
         try:
-            return self._register.change(key, self._batch(key, batch), rules.step, asked)
+            batch = self._batch(key, batch)
+            return self._register.change(key, batch, rules.step, asked, data=given)
         except BadStep as problem:
             return Reply(REFUSED, str(problem))
+
+    def note(
+        self, name: str, data: object, partition: str = "", *, batch: int | None = None
+    ) -> Reply:
+        """Keep `data` with a running run: 0, or 451.
+
+        Objects are merged, anything else replaces what was there.
+        """
+        key = check_key(name, partition)
+        noted = Noted(check_data(data, key))
+        return self._register.change(key, self._batch(key, batch), rules.note, noted)
 
     def finish(
         self, name: str, partition: str = "", *, batch: int | None = None, data: object = None
@@ -123,6 +143,7 @@ class Controls:
 
     astart = awaited(start)
     astep = awaited(step)
+    anote = awaited(note)
     afinish = awaited(finish)
     aerror = awaited(error)
     aget = awaited(get)

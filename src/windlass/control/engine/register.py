@@ -49,9 +49,15 @@ class Register:
         self._fleet = fleet
 
     def start(
-        self, key: ControlKey, *, expires: Expires | None, data: object, once: bool = False
+        self,
+        key: ControlKey,
+        *,
+        expires: Expires | None,
+        data: object,
+        once: bool = False,
+        who: str | None = None,
     ) -> Reply:
-        start = RepeatableStart(key, expires, data, once)
+        start = RepeatableStart(key, expires, data, once, who or this_process())
         try:
             return _emitted(key, self._make(start))
         except BaseException as error:
@@ -177,6 +183,7 @@ class RepeatableStart:
     expires: Expires | None
     data: object
     once: bool
+    who: str
     numbers: dict[Shard, int] = field(init=False, default_factory=dict)
     last: Decision | None = field(init=False, default=None)
 
@@ -195,7 +202,7 @@ class RepeatableStart:
             return self.last
         now = shard.clock.now()
         until = None if self.expires is None else self.expires.moment(now)
-        batch, who = self.numbers[shard], this_process()
+        batch = self.numbers[shard]
         gained = 0
         if found.is_expired(now) and shard.database.schema.has(step.TABLES):
             gained = clock_store.gained(clock_store.steps(connection, since=found.start_time))
@@ -203,7 +210,7 @@ class RepeatableStart:
             found,
             batch,
             now,
-            who=who,
+            who=self.who,
             expire_time=until,
             data=self.data,
             gained=gained,

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from windlass.clock import from_datetime, to_datetime
-from windlass.control.model.step import LONGEST_NAME
+from windlass.control.model.step import LONGEST_NAME, StepName
 from windlass.errors import (
     BadDuration,
     BadInput,
@@ -18,7 +18,7 @@ from windlass.errors import (
     PayloadTooLarge,
 )
 from windlass.value.duration import Duration, parse_duration
-from windlass.value.payload import LARGEST_PAYLOAD, encode_value
+from windlass.value.payload import LARGEST_PAYLOAD, LARGEST_RESULT, encode_value
 from windlass.value.task import is_storable
 
 
@@ -117,6 +117,11 @@ def check_data(
             argument=what,
         )
     return msgspec.json.decode(encoded)
+
+
+def check_step_data(data: object, key: ControlKey, step: StepName) -> Any:
+    """`data` of a step, as it will be read back from JSON."""
+    return check_data(data, key, what=f"the data of step {step!r}", largest=LARGEST_RESULT)
 
 
 def _check_text(given: object, what: str) -> str:

@@ -48,6 +48,7 @@ class Reply:
     """The answer to a plain call.
 
     The code is 0 done, 2 done already (a step, or a run that happens once), 8 running, 451 refused.
+    `data["status"]` of a start is the status in which it found the run: 9 if it was free to run.
     """
 
     code: int
@@ -206,7 +207,8 @@ def start(
     )
     facts = {"batch": after.batch, "tries": after.tries}
     done = [step.step for step in after.steps if step.is_done]
-    reply = Reply(DONE, "started", {**facts, "data": after.data, "done": done})
+    told = {"status": int(RunStatus.READY), **facts, "data": after.data, "done": done}
+    reply = Reply(DONE, "started", told)
     ended = None
     if is_expired:
         ended = end(found, now=_last_seen(found, now), error=EXPIRED)
@@ -242,9 +244,15 @@ def _about_a_running_row(decide: Callable[Concatenate[Control, int, P], Decision
 
 @_about_a_running_row
 def step(
-    run: Control, now: int, asked: StepName, *, called: bool = False, in_block: bool = False
+    run: Control,
+    now: int,
+    asked: StepName,
+    *,
+    data: object = None,
+    called: bool = False,
+    in_block: bool = False,
 ) -> Decision:
-    """Begin a step, or skip it if it is done. BadStep if it is out of order.
+    """Begin a step and keep `data` with it, or skip it if it is done. BadStep if out of order.
 
     A plain call may be repeated after a lost answer. The code of a block never repeats a call, so
     there BadStep is also raised for a step that this try has done.
@@ -256,17 +264,21 @@ def step(
         rule.check_once(known, tries=run.tries, what=what)
     if known is not None and known.is_done:
         steps = rule.ask(run.steps, asked, tries=run.tries, what=what)
-        facts = {"step": asked} | ({} if known.result is UNSET else {"result": known.result})
+        facts = {"step": asked, **_kept(known)}
         reply = Reply(SKIP, f"step {asked!r} is done already", facts)
         return Decision(reply, replace(run, steps=steps))
-    reply = Reply(DONE, f"step {asked!r} has begun", {"step": asked, "batch": run.batch})
+    steps = run.steps
     if (
-        known is not None
-        and rule.is_under_way(known, tries=run.tries)
-        and (run.step, known.called) == (asked, called)
+        known is None
+        or not rule.is_under_way(known, tries=run.tries)
+        or (run.step, known.called) != (asked, called)
     ):
-        return Decision(reply)
-    steps = rule.begin(run.steps, asked, tries=run.tries, now=now, called=called, what=what)
+        steps = rule.begin(steps, asked, tries=run.tries, now=now, called=called, what=what)
+    if data is not None:
+        steps = rule.keep(steps, asked, data)
+    begun = rule.find(steps, asked)
+    facts = {"step": asked, "batch": run.batch, **({} if begun is None else _kept(begun))}
+    reply = Reply(DONE, f"step {asked!r} has begun", facts)
     return Decision(reply, replace(run, step=asked, steps=steps))
 
 
@@ -341,6 +353,12 @@ def _last_seen(expired: Control, now: int) -> int:
     return max((expired.expire_time or now, *began))
 
 
+def _kept(step: rule.Step) -> dict[str, Any]:
+    """What is kept with a step."""
+    found = {"result": step.result, "data": step.data}
+    return {name: value for name, value in found.items() if value is not UNSET}
+
+
 def _refuse(why: str, found: Control | None = None) -> Reply:
     facts = {} if found is None else {"status": int(found.status), "batch": found.batch}
     return Reply(REFUSED, why, facts)
@@ -349,7 +367,8 @@ def _refuse(why: str, found: Control | None = None) -> Reply:
 def _running(run: Control) -> Reply:
     moment = _moment(run.start_time)
     since = None if moment is None else moment.isoformat()
-    facts = {"who": run.who, "since": since, "step": run.step, "batch": run.batch}
+    told = {"who": run.who, "since": since, "step": run.step, "batch": run.batch}
+    facts = {"status": int(RunStatus.RUNNING), **told}
     at = "" if run.step is None else f", at step {run.step!r}"
     return Reply(RUNNING, f"{run.who} has been running it since {since}{at}", facts)
 
@@ -357,7 +376,8 @@ def _running(run: Control) -> Reply:
 def _succeeded(run: Control) -> Reply:
     moment = _moment(run.end_time)
     at = None if moment is None else moment.isoformat()
-    facts = {"who": run.who, "at": at, "batch": run.batch, "data": run.data}
+    told = {"who": run.who, "at": at, "batch": run.batch, "data": run.data}
+    facts = {"status": int(RunStatus.SUCCEEDED), **told}
     return Reply(SKIP, f"it has succeeded already, at {at}", facts)
 
 

@@ -31,7 +31,10 @@ StepText = Annotated[StepName, TEXT]
 
 
 class Step(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One step. `asked` is the try that asked for it last; `called`: it ends with its function."""
+    """One step. `asked` is the try that asked for it last; `called`: it ends with its function.
+
+    A release that does not know `data` leaves it out when it writes the steps of the run.
+    """
 
     step: StepName
     began_at: int
@@ -39,6 +42,7 @@ class Step(msgspec.Struct, frozen=True, omit_defaults=True):
     asked: int = 1
     called: bool = False
     result: Any | UnsetType = UNSET
+    data: Any | UnsetType = UNSET
 
     @property
     def is_done(self) -> bool:
@@ -57,7 +61,7 @@ class StepState(Enum):
 
 
 class StepView(msgspec.Struct, frozen=True):
-    """A step as people see it; `seconds` is how long it took. `result` is JSON."""
+    """A step as people see it; `seconds` is how long it took. `result` and `data` are JSON."""
 
     step: StepText
     state: StepState
@@ -65,6 +69,7 @@ class StepView(msgspec.Struct, frozen=True):
     ended_at: datetime | None
     seconds: float | None
     result: Json | None
+    data: Json | None
 
     @property
     def is_done(self) -> bool:
@@ -86,6 +91,7 @@ def step_view(step: Step, *, running: int | None, ended_at: int | None) -> StepV
         None if step.ended_at is None else to_datetime(step.ended_at),
         None if until is None else max(0, until - step.began_at) / SECOND,
         None if step.result is UNSET else step.result,
+        None if step.data is UNSET else step.data,
     )
 
 
@@ -118,14 +124,24 @@ def ask(steps: Steps, asked: StepName, *, tries: int, what: str) -> Steps:
 
 
 def begin(steps: Steps, asked: StepName, *, tries: int, now: int, called: bool, what: str) -> Steps:
-    """The steps after `asked`, which is not done, has begun: the step before it is done."""
+    """The steps after `asked`, which is not done, has begun: the step before it is done.
+
+    What an interrupted try kept with the step stays.
+    """
+    known = find(steps, asked)
     check_number(steps, asked, tries=tries, what=what)
     check_name(steps, asked, tries=tries, what=what)
     kept = [_ended(step, tries, now) for step in steps if step.step != asked]
     # After the steps that this try has asked for: so the list stays in the order of asking.
     place = 1 + max((at for at, step in enumerate(kept) if step.asked == tries), default=-1)
-    new = Step(asked, now, asked=tries, called=called)
+    data = UNSET if known is None else known.data
+    new = Step(asked, now, asked=tries, called=called, data=data)
     return (*kept[:place], new, *kept[place:])
+
+
+def keep(steps: Steps, asked: StepName, data: object) -> Steps:
+    """The steps with `data` kept with `asked`."""
+    return tuple(replace(step, data=data) if step.step == asked else step for step in steps)
 
 
 def check_once(known: Step | None, *, tries: int, what: str) -> None:

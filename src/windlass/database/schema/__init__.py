@@ -500,6 +500,16 @@ token = table(
     optional(revoked_at=BigInteger, revoked_by=String(255)),
 )
 
+# Requests that were sent with an Idempotency-Key: the hashes of key and request, and the answer.
+idempotency = table(
+    "idempotency",
+    key(id=Exact(64)),
+    required(content=Exact(64)),
+    optional(answer=Long),
+    required(forget_at=BigInteger),
+    Index("windlass_idempotency_forget", "forget_at"),
+)
+
 # This database among the shards: one row.
 shard = table(
     "shard",

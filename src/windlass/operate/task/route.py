@@ -1,4 +1,4 @@
-"""The routes of tasks: find them, show one, retry and cancel them, one or many."""
+"""The routes of tasks: find them, show one, retry and cancel them, one or many; and new ones."""
 
 from __future__ import annotations
 
@@ -6,17 +6,32 @@ from datetime import datetime
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Query
-from pydantic import Field
+from pydantic import Field, StrictInt
 
-from windlass.clock import from_datetime
-from windlass.operate.task import operate
+from windlass.clock import SECOND, from_datetime
+from windlass.errors import BadInput
+from windlass.operate.task import operate, produce
 from windlass.operate.task.operate import Bulk, TaskDetail, TaskListing, TaskLogs
+from windlass.operate.task.produce import NewCall, NewWork
+from windlass.operate.task.wait import TaskResult
+from windlass.value.duration import parse_duration
 from windlass.value.status import Status
-from windlass.value.task import TaskFilter, TaskView
+from windlass.value.task import PRIORITIES, TaskFilter, TaskView
 from windlass.view.action import Action
 from windlass.web.problem import problems
-from windlass.web.request import ReadyConsole, RequestLog
-from windlass.web.view import STORABLE, ActionResult, Code, Reason, RequestBody, When, answer
+from windlass.web.request import ReadyConsole, RequestLog, RequestOnce
+from windlass.web.view import (
+    STORABLE,
+    ActionResult,
+    Code,
+    JsonObject,
+    Reason,
+    RequestBody,
+    View,
+    When,
+    answer,
+    shown_as,
+)
 
 router = APIRouter(tags=["tasks"])
 
@@ -30,6 +45,94 @@ TASKS = answer(
     TaskListing[TaskView], name="TaskLine", without=("bucket", "batch", "payload", "result")
 )
 KindText = Annotated[str, Field(min_length=1, max_length=100, pattern=STORABLE)]
+
+
+MOST_NEW = 1_000
+LONGEST_WAIT = 60 * SECOND
+# Longer ones than can be are refused with the words of the call itself.
+KeyText = Annotated[str, Field(max_length=1_000)]
+Priority = Annotated[StrictInt, Field(ge=PRIORITIES.start, le=PRIORITIES.stop - 1)]
+DelayText = Annotated[str, Field(max_length=50, description="How long it waits, such as 5m.")]
+Wait = Annotated[
+    str,
+    Query(max_length=20, description="Wait so long for its end, at most 60s.", examples=["20s"]),
+]
+
+
+class NewTaskOptions(RequestBody):
+    """What can be said of new tasks: those of `using` in Python, by the same names."""
+
+    kind: KindText
+    lane: KeyText | None = None
+    delay: DelayText | None = None
+    at: When | None = None
+    priority: Priority | None = None
+    on_conflict: Literal["skip", "raise", "replace"] | None = None
+    on_past: Literal["run", "raise"] | None = None
+
+    @property
+    def work(self) -> NewWork:
+        return NewWork(
+            kind=self.kind,
+            lane=self.lane,
+            delay=self.delay,
+            at=self.at,
+            priority=self.priority,
+            on_conflict=self.on_conflict,
+            on_past=self.on_past,
+        )
+
+
+class TaskNew(NewTaskOptions):
+    """One task: its kind, its arguments by name, and its key if it has one."""
+
+    model_config = shown_as(
+        {
+            "kind": "send_mail",
+            "arguments": {"to": "ada@example.com"},
+            "key": "order-7",
+            "delay": "5m",
+        }
+    )
+
+    arguments: JsonObject = Field(default_factory=dict)
+    key: KeyText | None = None
+
+
+class TaskItem(RequestBody):
+    """One of many tasks."""
+
+    arguments: JsonObject = Field(default_factory=dict)
+    key: KeyText | None = None
+
+
+class TasksNew(NewTaskOptions):
+    """Many tasks of a kind, written together or not at all; all of them have a key, or none."""
+
+    model_config = shown_as(
+        {
+            "kind": "send_mail",
+            "tasks": [
+                {"arguments": {"to": "ada@example.com"}, "key": "order-7"},
+                {"arguments": {"to": "ben@example.com"}, "key": "order-8"},
+            ],
+        }
+    )
+
+    tasks: Annotated[list[TaskItem], Field(min_length=1, max_length=MOST_NEW)]
+
+
+class TaskMade(View):
+    """A task; `created` is false if one was there already, by its key."""
+
+    id: int
+    created: bool
+
+
+class TasksMade(View):
+    """The tasks, in the order of the request."""
+
+    tasks: list[TaskMade]
 
 
 class CancelTask(RequestBody):
@@ -92,6 +195,50 @@ def tasks(
 def task(number: TaskId, console: ReadyConsole) -> TaskDetail:
     """One task, with its arguments, its result and its last errors."""
     return operate.show(console.app.fleet, console.app.registry, number)
+
+
+@router.post("/tasks", responses=problems(404, 409))
+def enqueue(body: TaskNew, console: ReadyConsole, log: RequestLog, once: RequestOnce) -> TaskMade:
+    """Write a task."""
+    app, work, calls = console.app, body.work, [NewCall(body.arguments, body.key)]
+
+    def write(conn: object) -> TaskMade:
+        (ref,) = produce.enqueue(app, work, calls, conn=conn)
+        return TaskMade(id=ref.id, created=ref.created)
+
+    with log.record(Action.TASK_ENQUEUE, body.kind, key=body.key, delay=body.delay) as entry:
+        made = once.answer(TaskMade, write, **produce.place_of(app, work, calls)._asdict())
+        entry.says(f"task {made.id} {'is enqueued' if made.created else 'had the key already'}")
+    return made
+
+
+@router.post("/tasks/many", responses=problems(404, 409))
+def enqueue_many(
+    body: TasksNew, console: ReadyConsole, log: RequestLog, once: RequestOnce
+) -> TasksMade:
+    """Write up to 1,000 tasks of a kind in one transaction: all or none."""
+    app, work = console.app, body.work
+    calls = [NewCall(each.arguments, each.key) for each in body.tasks]
+
+    def write(conn: object) -> TasksMade:
+        refs = produce.enqueue(app, work, calls, conn=conn)
+        return TasksMade(tasks=[TaskMade(id=ref.id, created=ref.created) for ref in refs])
+
+    with log.record(Action.TASK_ENQUEUE, body.kind, tasks=len(calls), delay=body.delay) as entry:
+        made = once.answer(TasksMade, write, **produce.place_of(app, work, calls)._asdict())
+        entry.says(f"{sum(each.created for each in made.tasks):,} tasks are enqueued")
+    return made
+
+
+@router.get(
+    "/tasks/{number}/result", responses=problems(404, 409), response_model=answer(TaskResult)
+)
+async def result(number: TaskId, console: ReadyConsole, wait: Wait = "0s") -> TaskResult:
+    """How a task ended; with `wait` the answer comes when it has ended, or after so long."""
+    seconds = parse_duration(wait, what="wait", zero=True)
+    if seconds > LONGEST_WAIT:
+        raise BadInput(f"wait={wait!r} is too long; give at most 60s, and ask again")
+    return await console.waiters.wait(number, seconds / SECOND)
 
 
 @router.get("/tasks/{number}/logs", response_model=answer(TaskLogs))

@@ -14,6 +14,7 @@ from sqlalchemy import (
     delete,
     func,
     literal_column,
+    or_,
     select,
     union_all,
     update,
@@ -24,6 +25,7 @@ from windlass.core.task.store import lane
 from windlass.database.dialect.base import Dialect, Executor, force_index
 from windlass.database.schema import task
 from windlass.value.payload import without_trace
+from windlass.value.shard import COMING
 from windlass.value.status import FINAL, Status
 from windlass.value.task import (
     COUNTED_EXACTLY,
@@ -40,6 +42,7 @@ CHUNK_ROWS = 2_000
 COPY_FROM = 200
 CHUNK_BYTES = 4 * 1024 * 1024
 KINDS_AT_ONCE = 50
+STATUSES_AT_ONCE = 500
 DUE = (task.c.priority, task.c.due_at)
 UNENDED = tuple(status for status in Status if status not in FINAL)
 RETRIED = (Status.FAILED, Status.CANCELLED)
@@ -172,6 +175,17 @@ def take_back(connection: Connection, ids: Sequence[int]) -> int:
 def get(connection: Connection, number: int) -> TaskView | None:
     """One row."""
     return _one(connection, task.c.id == number)
+
+
+def statuses(connection: Connection, *, numbers: Sequence[int]) -> dict[int, Status]:
+    """The statuses of the rows that are there; a copy that is still being moved is not."""
+    is_here = or_(task.c.batch.is_(None), task.c.batch != COMING)
+    found: dict[int, Status] = {}
+    for begin in range(0, len(numbers), STATUSES_AT_ONCE):
+        some = task.c.id.in_(numbers[begin : begin + STATUSES_AT_ONCE])
+        rows = connection.execute(select(task.c.id, task.c.status).where(some, is_here))
+        found.update({number: Status(status) for number, status in rows})
+    return found
 
 
 def node_of(connection: Connection, number: int) -> tuple[int, str] | None:

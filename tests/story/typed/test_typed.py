@@ -11,7 +11,7 @@ import pytest
 
 import windlass
 
-USER = Path(__file__).parent / "typed" / "shop.py"
+USER = Path(__file__).parent / "shop.py"
 
 
 @pytest.fixture

@@ -1,0 +1,1 @@
+"""A program in Node that takes part in a control run over HTTP."""

@@ -1,0 +1,1 @@
+"""Repeated requests: a request that is sent again does nothing again."""

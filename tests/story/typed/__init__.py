@@ -1,0 +1,1 @@
+"""The code of a user, and what type checkers say of it."""
