@@ -21,7 +21,7 @@ from windlass.queue.model.consume import (
     wanted_type,
 )
 from windlass.queue.model.queue import Queue
-from windlass.value.duration import Duration
+from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import Arguments
 
 OUTBOX = "windlass:outbox"
@@ -41,6 +41,7 @@ def consume_options(
     queue: Queue,
     *,
     many: int | None,
+    wait: Duration | None,
     prefetch: int | None,
     remember: Duration,
     identity: Identity,
@@ -63,6 +64,11 @@ def consume_options(
     positive(prefetch, f"{what}: prefetch")
     if many is not None and many > MOST_AT_ONCE:
         raise BadDeclaration(f"{what}: many={many} is more than {MOST_AT_ONCE:,}")
+    if wait is not None and many is None:
+        raise BadDeclaration(
+            f"{what}: wait={wait!r} is how long a list waits for company; give many=, too"
+        )
+    waiting = 0 if wait is None else parse_duration(wait, what=f"{what}: wait", zero=True)
     if identity not in ("message", "body") and not callable(identity):
         raise BadDeclaration(
             f'{what}: identity={identity!r} is not "message", "body" or a function of the message'
@@ -84,6 +90,7 @@ def consume_options(
     terms = ConsumeTerms(
         queue=queue,
         many=many,
+        wait=waiting,
         prefetch=prefetch or max(PREFETCH, 2 * (many or 1)),
         remember=remembered,
         identity=identity,

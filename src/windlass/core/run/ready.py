@@ -116,6 +116,8 @@ class KindLoad:
         Such runs use no slot of this worker. Their carrier notices when they time out.
         """
         self.carrier, self.timeout, self.budget = carrier, None, None
+        # Each row is carried by itself; who runs the handler makes lists.
+        self.many, self.gathers = None, False
         self.widen(window)
 
     def widen(self, window: int) -> None:

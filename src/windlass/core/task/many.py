@@ -52,11 +52,6 @@ def many_terms(name: str, given: Any, *, max_lost: int) -> ManyTerms | None:
         return None
     if isinstance(many, bool) or not isinstance(many, int) or not 1 <= many <= MOST_AT_ONCE:
         raise BadDeclaration(f"{what}: many={many!r} is not a number from 1 to {MOST_AT_ONCE:,}")
-    if given.via is not None:
-        raise BadDeclaration(
-            f"{what}: many= and via= cannot be combined: each task is a message of its own, which "
-            "a consumer runs alone; leave one of them out"
-        )
     if given.logs:
         raise BadDeclaration(
             f"{what}: many= and logs= cannot be combined: nobody knows to which item of a list a "

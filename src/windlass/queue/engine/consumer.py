@@ -21,14 +21,15 @@ from collections.abc import Iterable, Sequence
 from uuid import uuid4
 
 from windlass import telemetry
+from windlass.clock import SECOND
 from windlass.core.face import FaceLoop, Workplace
 from windlass.core.run.ready import Run
 from windlass.core.task.kind import Kind
 from windlass.errors import BrokerUnavailable, WindlassError
 from windlass.queue.broker import Subscription, broker_of
 from windlass.queue.engine.contact import Contact
-from windlass.queue.engine.effect import Disturbances, HeldMessage, MessageRun
-from windlass.queue.engine.keep import DIED, Keeping, ToKeep
+from windlass.queue.engine.effect import Disturbances, HeldMessage, MessageRun, ToKeep
+from windlass.queue.engine.keep import DIED, Keeping
 from windlass.queue.engine.quarantine import Suspects
 from windlass.queue.engine.tally import ConsumerTally
 from windlass.queue.model.consume import NoId, plain, terms_of
@@ -352,6 +353,7 @@ class ConsumerLoop(FaceLoop):
                         worker=self._me,
                         now=now,
                         keeper=self,
+                        keep_inside=self._keeping.keep_inside,
                     )
                 )
             if runs:
@@ -365,7 +367,8 @@ class ConsumerLoop(FaceLoop):
         """How many messages may begin: one alone, if its worker has died with it before."""
         waiting = self._suspects.waiting
         if not waiting:
-            return 0 if self._suspects.must_wait else len(self._ready)
+            is_held = not self._ready or self._suspects.must_wait or self._waits_for_company()
+            return 0 if is_held else len(self._ready)
         if not self._suspects.may_begin():
             return 0
         first = waiting[0]
@@ -381,7 +384,7 @@ class ConsumerLoop(FaceLoop):
         """The messages for one call of the handler."""
         if self._suspects.waiting:
             return [self._suspects.waiting.popleft()]
-        if not self._ready:
+        if not self._ready or self._waits_for_company():
             return []
         group = [self._ready.popleft()]
         most = self._terms.many or 1
@@ -391,6 +394,14 @@ class ConsumerLoop(FaceLoop):
             group.append(self._ready.popleft())
         return group
 
+    def _waits_for_company(self) -> bool:
+        """Whether the first message waits for others that may be in its call."""
+        most, wait, first = self._terms.many or 1, self._terms.wait, self._ready[0]
+        if not wait or self._workplace.until_idle or first.is_alone or first.row is not None:
+            return False
+        is_full = len(self._ready) >= min(most, self._terms.prefetch)
+        return not is_full and time.monotonic() - first.since < wait / SECOND
+
     # Telling
 
     def _settle(self) -> None:
@@ -399,25 +410,31 @@ class ConsumerLoop(FaceLoop):
         done: list[HeldMessage] = []
         cancelled: list[HeldMessage] = []
         kept: list[ToKeep] = []
+        kept_inside: list[ToKeep] = []
         split: list[HeldMessage] = []
         unsure: list[HeldMessage] = []
         for run in landed:
             run.is_over = True
             if run.is_unsure:
                 unsure += run.held
-            elif isinstance(run.outcome, Retried | Failed | Snoozed):
-                if len(run.held) > 1:
-                    # One of them, or several: find out which.
-                    split += run.held
-                else:
-                    kept.append(self._to_keep(run.held[0], run.outcome))
+            elif run.is_committed:
+                left = {each.held.id for each in run.kept_inside}
+                done += [each for each in run.held if each.id not in left]
+                kept_inside += run.kept_inside
+            elif (outcomes := run.outcomes) is None:
+                # One of them, or several: find out which.
+                split += run.held
             else:
-                done += run.held
-                cancelled += run.held if isinstance(run.outcome, Cancelled) else ()
+                for held, outcome in zip(run.held, outcomes, strict=True):
+                    if isinstance(outcome, Retried | Failed | Snoozed):
+                        kept.append(self._keeping.to_keep(held, outcome))
+                    else:
+                        done.append(held)
+                        cancelled += [held] if isinstance(outcome, Cancelled) else []
         # A kept message whose row is still there is given back, without counting a try.
         again = self._site.clock.now() + AGAIN
         kept += [ToKeep.again(each, each.row, due_at=again) for each in unsure if each.row]
-        self._disturbed.note([*done, *(each.held for each in kept)])
+        self._disturbed.note([*done, *(each.held for each in (*kept, *kept_inside))])
         kept += self._behind(kept)
         try:
             self._keeping.remember(cancelled)
@@ -435,18 +452,7 @@ class ConsumerLoop(FaceLoop):
         self._begin_soon([*split, *others], first=True)
         self._tally.duplicates += len(known)
         self._finish([*done, *(each for each in unsure if each.id in known)])
-        self._finish_kept(kept)
-
-    def _to_keep(self, held: HeldMessage, outcome: Retried | Failed | Snoozed) -> ToKeep:
-        now = self._site.clock.now()
-        match outcome:
-            case Snoozed():
-                # This try does not count.
-                return ToKeep(held, held.tries - 1, now + outcome.delay, outcome.overload)
-            case Retried():
-                return ToKeep(held, held.tries, now + outcome.delay, outcome.error)
-            case Failed():
-                return ToKeep(held, held.tries, None, outcome.error)
+        self._finish_kept([*kept, *kept_inside])
 
     def _behind(self, messages: Sequence[ToKeep]) -> list[ToKeep]:
         """The messages behind these in their lanes: they wait in the database, too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -12,6 +13,7 @@ from typing import Any
 
 from windlass import telemetry
 from windlass.core.run.contract import Keeper
+from windlass.core.run.many.together import BadAnswer, is_overload
 from windlass.core.run.ready import KindLoad, Run
 from windlass.core.task.current import current
 from windlass.core.task.kind import Given
@@ -19,10 +21,12 @@ from windlass.database.connection import Connection
 from windlass.database.database import DATABASE_ERRORS, Database, first_line
 from windlass.database.joined import JoinedTransaction
 from windlass.errors import NoContext, WindlassError
+from windlass.queue.engine.answer import meant_for_all, read_answers
 from windlass.queue.model.consume import terms_of
 from windlass.queue.model.message import Delivered, ReceivedMessage
 from windlass.queue.store import inbox
 from windlass.queue.store.inbox import KeptRow, Known
+from windlass.value.outcome import Cancelled, Failed, Outcome, Retried, Snoozed, Succeeded
 from windlass.value.task import Claimed
 
 # In memory only, and larger than any number in a database.
@@ -34,6 +38,31 @@ UNDONE = (
 # A handler that often conflicts with other transactions counts a try after this many conflicts.
 MOST_DISTURBED = 20
 MOST_DISTURBANCES = 1_000
+
+
+@dataclass(frozen=True)
+class ToKeep:
+    """A message that did not succeed: when it is tried again, or None if it failed for good."""
+
+    held: HeldMessage
+    tries: int
+    due_at: int | None
+    error: str | None
+    # The losses in a row: none, if its handler has ended.
+    lost: int = 0
+
+    @classmethod
+    def again(cls, held: HeldMessage, row: KeptRow, *, due_at: int) -> ToKeep:
+        """A claim that says nothing about the message: as if it had not been claimed."""
+        return cls(held, row.tries - 1, due_at, None, lost=row.lost - 1)
+
+    @property
+    def too_large(self) -> str | None:
+        """What of it is too large for some database; None if it can be kept, or is."""
+        return self.held.message.too_large if self.held.row is None else None
+
+
+KeepInside = Callable[[Connection, Sequence[tuple["HeldMessage", Outcome]]], list[ToKeep]]
 
 
 @dataclass(eq=False)
@@ -55,6 +84,8 @@ class HeldMessage:
     is_counted: bool = False
     # How often the database was away when it ran.
     disturbed: int = 0
+    # When it came, on the monotonic clock.
+    since: float = field(default_factory=time.monotonic)
 
     @property
     def tries(self) -> int:
@@ -84,7 +115,10 @@ class Disturbances:
 class MessageRun(Run):
     """One call of a consumer's handler, with one message or several."""
 
-    __slots__ = ("database", "held", "is_exposed", "is_over", "is_unsure", "now", "transaction")
+    __slots__ = (
+        *("answers", "database", "held", "is_committed", "is_exposed", "is_over", "is_unsure"),
+        *("keep_inside", "kept_inside", "now", "transaction"),
+    )
 
     def __init__(
         self,
@@ -95,6 +129,7 @@ class MessageRun(Run):
         worker: int,
         now: int,
         keeper: Keeper,
+        keep_inside: KeepInside,
     ) -> None:
         super().__init__(_claimed(held, load, worker, now), load)
         self.number = self.task.id
@@ -102,6 +137,12 @@ class MessageRun(Run):
         self.database = database
         self.now = now
         self.keeper = keeper
+        # How each of its messages ended, if the handler has said that, and those to keep: they are
+        # kept in the transaction that remembers the others.
+        self.answers: list[Outcome] | None = None
+        self.keep_inside = keep_inside
+        self.kept_inside: list[ToKeep] = []
+        self.is_committed = False
         self.transaction: JoinedTransaction | None = None
         # Whether another delivery of one of its messages was handled meanwhile, or the database
         # was away: each of its messages has had its effects, or none.
@@ -124,6 +165,41 @@ class MessageRun(Run):
         self.transaction = JoinedTransaction(self.database, self._remember)
         return self.transaction
 
+    def answer(self, result: object) -> Outcome | None:
+        """Write down how each message ended, if the handler has said so.
+
+        Returns what the call counts as, if what it calls can bear no more.
+        """
+        if terms_of(self.kind).many is None:
+            return None
+        tries = [each.tries for each in self.held]
+        answers = read_answers(result, kind=self.kind, tries=tries)
+        if answers is None:
+            return None
+        left = [
+            (each, outcome)
+            for each, outcome in zip(self.held, answers, strict=True)
+            if not isinstance(outcome, Succeeded | Cancelled)
+        ]
+        if left:
+            assert self.transaction is not None
+            self.kept_inside = self.transaction.write(
+                lambda connection: self.keep_inside(connection, left)
+            )
+        self.answers = answers
+        return next((each for each in answers if is_overload(each)), None)
+
+    @property
+    def outcomes(self) -> list[Outcome] | None:
+        """How its messages ended, without a commit; None if nobody knows which is to blame."""
+        assert self.outcome is not None
+        if len(self.held) == 1 and not isinstance(self.error, BadAnswer):
+            return [self.outcome]
+        tries = [each.tries for each in self.held]
+        found = meant_for_all(self.error, self.outcome, kind=self.kind, tries=tries)
+        is_failure = isinstance(self.outcome, Failed | Retried | Snoozed)
+        return found if found or is_failure else [self.outcome] * len(self.held)
+
     def commit(self) -> None:
         assert self.transaction is not None
         if self.is_over:
@@ -136,6 +212,7 @@ class MessageRun(Run):
         if self.transaction.is_disturbed or (self.is_exposed and not self._stands()):
             raise WindlassError(UNDONE)
         self.transaction.commit()
+        self.is_committed = True
 
     def _stands(self) -> bool:
         """Whether the transaction is still the one that remembers its messages.
@@ -200,8 +277,10 @@ def effectful(function: Callable[..., Any]) -> Callable[..., Any]:
             transaction = run.begin()
             try:
                 with transaction.entered():
-                    await function(*args, **kwargs)
+                    result = await function(*args, **kwargs)
+                    outcome = await asyncio.to_thread(run.answer, result)
                 await asyncio.to_thread(run.commit)
+                return outcome
             except Exception as problem:
                 if not run.forgives(problem):
                     raise
@@ -219,8 +298,9 @@ def effectful(function: Callable[..., Any]) -> Callable[..., Any]:
         transaction = run.begin()
         try:
             with transaction.entered():
-                function(*args, **kwargs)
+                outcome = run.answer(function(*args, **kwargs))
             run.commit()
+            return outcome
         except Exception as problem:
             if not run.forgives(problem):
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from windlass import telemetry
 from windlass.core.alert.model import Trouble
@@ -11,39 +11,17 @@ from windlass.core.alert.store import raise_alert
 from windlass.core.face import Site
 from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
-from windlass.queue.engine.effect import HeldMessage
+from windlass.queue.engine.effect import HeldMessage, ToKeep
 from windlass.queue.model.consume import terms_of
 from windlass.queue.model.message import beginning, cut_headers, plain_headers, stored
 from windlass.queue.store import inbox
 from windlass.queue.store.inbox import KeptRow, NewKept
-from windlass.value.outcome import storable
+from windlass.value.outcome import Failed, Outcome, Retried, Snoozed, storable
 
 # A claim of a kept message lapses after this many microseconds, unless it is renewed.
 LAPSE = 30_000_000
 ALERT = "message failed"
 DIED = "its workers died while they handled it"
-
-
-@dataclass(frozen=True)
-class ToKeep:
-    """A message that did not succeed: when it is tried again, or None if it failed for good."""
-
-    held: HeldMessage
-    tries: int
-    due_at: int | None
-    error: str | None
-    # The losses in a row: none, if its handler has ended.
-    lost: int = 0
-
-    @classmethod
-    def again(cls, held: HeldMessage, row: KeptRow, *, due_at: int) -> ToKeep:
-        """A claim that says nothing about the message: as if it had not been claimed."""
-        return cls(held, row.tries - 1, due_at, None, lost=row.lost - 1)
-
-    @property
-    def too_large(self) -> str | None:
-        """What of it is too large for some database; None if it can be kept, or is."""
-        return self.held.message.too_large if self.held.row is None else None
 
 
 class Keeping:
@@ -93,6 +71,32 @@ class Keeping:
         for each in messages:
             if each.held.row is not None:
                 self._put_off(each, each.held.row, now)
+
+    def to_keep(self, held: HeldMessage, outcome: Outcome) -> ToKeep:
+        """How a message is kept whose try ended so."""
+        now = self._site.clock.now()
+        match outcome:
+            case Snoozed():
+                # This try does not count.
+                return ToKeep(held, held.tries - 1, now + outcome.delay, outcome.overload)
+            case Retried():
+                return ToKeep(held, held.tries, now + outcome.delay, outcome.error)
+            case Failed():
+                return ToKeep(held, held.tries, None, outcome.error)
+        raise AssertionError(f"{outcome!r} is not kept")
+
+    def keep_inside(
+        self, connection: Connection, ended: Sequence[tuple[HeldMessage, Outcome]]
+    ) -> list[ToKeep]:
+        """Keep messages in the transaction that remembers them, as their handler has answered."""
+        kept = [self.to_keep(held, outcome) for held, outcome in ended]
+        numbers, now = self._site.numbers.take(len(kept)), self._site.clock.now()
+        rows = [_new(number, _fitting(each)) for number, each in zip(numbers, kept, strict=True)]
+        inbox.keep(connection, self._kind.name, rows, now=now)
+        for row in rows:
+            if row.due_at is None:
+                self._alert(connection, row.id, row.message_id, row.error or "", now)
+        return kept
 
     def claim(self, rows: Sequence[KeptRow], *, worker: int) -> list[KeptRow]:
         """Count a try of kept messages, before they run; those that may run."""
@@ -230,6 +234,7 @@ class Keeping:
 
 
 def _fitting(each: ToKeep) -> ToKeep:
+    """What cannot be kept for another try has failed."""
     what = each.too_large
     if what is None:
         return each

@@ -12,7 +12,7 @@ from windlass.core.task.kind import Kind
 from windlass.database.connection import Connection
 from windlass.database.dialect.base import Count
 from windlass.queue.engine.effect import MessageRun
-from windlass.value.outcome import Failed, Retried, Snoozed
+from windlass.value.outcome import Failed, Outcome, Retried, Snoozed
 
 WRITE_SECONDS = 1.0
 
@@ -64,12 +64,13 @@ class ConsumerTally:
 def _counts(kind: str, runs: Sequence[MessageRun], *, worker: int, now: int) -> Count:
     count = Count(now // MINUTE, kind, worker)
     for run in runs:
-        messages = len(run.held)
-        if isinstance(run.outcome, Failed):
-            count.failed += messages
-        elif isinstance(run.outcome, Retried):
-            count.retried += messages
-        elif not isinstance(run.outcome, Snoozed):
-            count.done += messages
+        answers: Sequence[Outcome | None] | None = run.answers if run.is_committed else None
+        for outcome in answers or [run.outcome] * len(run.held):
+            if isinstance(outcome, Failed):
+                count.failed += 1
+            elif isinstance(outcome, Retried):
+                count.retried += 1
+            elif not isinstance(outcome, Snoozed):
+                count.done += 1
         count.milliseconds += round(run.milliseconds)
     return count

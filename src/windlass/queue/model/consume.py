@@ -36,6 +36,8 @@ class ConsumeTerms:
     queue: Queue
     # How many messages a call of the handler gets at most; None: each by itself.
     many: int | None
+    # How long the first message of a call waits for others; 0: not at all.
+    wait: int
     prefetch: int
     remember: int
     identity: Identity

@@ -95,6 +95,7 @@ class Queueing:
         queue: Queue,
         *,
         many: int | None = None,
+        wait: Duration | None = None,
         prefetch: int | None = None,
         remember: Duration = "7d",
         identity: Identity = "message",
@@ -105,7 +106,8 @@ class Queueing:
 
         What it writes through Windlass, or by `context().conn`, is committed together with the id
         of the message, and only then is the message acknowledged: a redelivery within `remember`
-        changes nothing. With `many` it gets lists of at most that many messages. `lane` gives
+        changes nothing. With `many` it gets lists of at most that many messages; `wait` is how
+        long the first waits for others, and it may return an answer for each. `lane` gives
         the key of what the function gets: messages with one key are handled in order. `identity`
         says how messages without an id are told apart.
         """
@@ -115,6 +117,7 @@ class Queueing:
                 function,
                 queue,
                 many=many,
+                wait=wait,
                 prefetch=prefetch,
                 remember=remember,
                 identity=identity,

@@ -9,7 +9,6 @@ from tests.table import count
 from tests.wait import eventually
 from windlass import BadDeclaration, BadInput, Keys
 from windlass.database.schema import stat
-from windlass.queue import Queue
 
 
 @pytest.fixture
@@ -126,7 +125,6 @@ def items(rows: list[int]) -> None: ...
         (items, {"many": 5, "max_lost": 1}, r"with max_lost=1 one item that kills its worker"),
         (two, {"many": 5}, r"takes one argument, the list of items; write def two\(items: list"),
         (no_list, {"many": 5}, r"annotated <class 'int'>; write list\[\.\.\.\]"),
-        (items, {"many": 5, "via": Queue("amqp://127.0.0.1", "x")}, r"many= and via= cannot"),
     ],
 )
 def test_a_declaration_that_makes_no_sense_names_the_cure(app, function, options, why):

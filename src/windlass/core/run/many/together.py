@@ -200,7 +200,10 @@ class Lists:
             if load.trips and not (item.is_probe or isinstance(outcome, Snoozed)):
                 for trip in load.trips:
                     trip.ended(outcome)
-            is_first |= flight.ended.add(item, time.monotonic())
+            if item.keeper is not None:
+                item.keeper.landed(item)
+            else:
+                is_first |= flight.ended.add(item, time.monotonic())
         self._split(left)
         return is_first
 

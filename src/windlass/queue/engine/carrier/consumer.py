@@ -19,6 +19,7 @@ from windlass.clock import SECOND
 from windlass.core.loop import Loop
 from windlass.core.meter import Meter
 from windlass.core.run.in_flight import InFlight
+from windlass.core.run.many.gather import Gatherer
 from windlass.core.run.ready import KindLoad, Run
 from windlass.core.run.runner import Coroutines, Threads, Watch
 from windlass.core.task.hook import Hooks
@@ -43,6 +44,8 @@ from windlass.value.metric import Pulse
 from windlass.value.outcome import Failed, Retried
 
 MOST_PREFETCHED = 16
+# RabbitMQ counts up to 65,535.
+MOST_UNACKNOWLEDGED = 60_000
 LOOK_SECONDS = 0.02
 
 
@@ -64,7 +67,10 @@ class TaskConsumer:
         self.done = self.failed = 0
         self.left_cleanly = False
         self.fatal: str | None = None
-        prefetch = concurrency + _ahead(kinds.values(), concurrency)
+        prefetch = min(
+            concurrency * _listed(kinds.values()) + _ahead(kinds.values(), concurrency),
+            MOST_UNACKNOWLEDGED,
+        )
         self.intake = Intake(queue, prefetch=prefetch, accept=self.accept)
         self.replier = Replier(queue, answered=self.intake.answered)
         self._hooks = hooks
@@ -95,15 +101,16 @@ class TaskConsumer:
         names = ", ".join(sorted(self.in_flight.loads))
         telemetry.emit("consumer.started", queue=self.queue.name, kinds=names)
         watch = Watch(self.in_flight, stop_if_lease_ended=lambda: None)
+        gatherer = Gatherer(self.in_flight)
         self._coroutines.start()
-        for loop in (self.intake, self.replier, watch):
+        for loop in (self.intake, self.replier, watch, gatherer):
             loop.start(on_death=self._on_death)
         while not (self._stop_asked or self.fatal):
             await self._wake.wait()
             self._wake.clear()
-        await self._end(watch)
+        await self._end((watch, gatherer))
 
-    async def _end(self, watch: Loop) -> None:
+    async def _end(self, others: Sequence[Loop]) -> None:
         """Take nothing more, wait for what runs, answer, and give back the rest."""
         running = len(self.in_flight.running)
         telemetry.emit("consumer.stopping", queue=self.queue.name, running=running)
@@ -119,7 +126,7 @@ class TaskConsumer:
         self._threads.stop()
         self.in_flight.drop_all()
         await self._coroutines.stop()
-        for loop in (self.replier, self.intake, watch):
+        for loop in (self.replier, self.intake, *others):
             loop.stop()
         for loop in (self.replier, self.intake):
             await asyncio.to_thread(loop.join, 5.0)
@@ -160,7 +167,7 @@ class TaskConsumer:
     def pulse(self) -> Pulse:
         """Its counts now."""
         return Pulse(
-            running=len(self.in_flight.running),
+            running=self.in_flight.occupied,
             queued=len(self.in_flight.queues),
             done=self.done,
             failed=self.failed,
@@ -254,6 +261,11 @@ class TaskConsumer:
         if self._loop is not None and self._wake is not None:
             with suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(self._wake.set)
+
+
+def _listed(kinds: Iterable[Kind]) -> int:
+    """How many messages one call of a handler may take."""
+    return max((kind.many.most for kind in kinds if kind.many is not None), default=1)
 
 
 def _ahead(kinds: Iterable[Kind], concurrency: int) -> int:

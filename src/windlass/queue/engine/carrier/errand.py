@@ -9,7 +9,8 @@ import msgspec
 
 from windlass.clock import SECOND
 from windlass.core.run.contract import Keeper
-from windlass.core.run.ready import KindLoad, Run
+from windlass.core.run.many.together import ListedRun
+from windlass.core.run.ready import KindLoad
 from windlass.core.task.kind import Given
 from windlass.errors import BadArgument, Snooze
 from windlass.queue.model.carrier import Parcel, RunReply
@@ -19,8 +20,8 @@ from windlass.value.payload import with_trace
 from windlass.value.task import Claimed
 
 
-class CarriedRun(Run):
-    """A run that was carried here."""
+class CarriedRun(ListedRun):
+    """A run that was carried here; in a list with others, if its handler takes lists."""
 
     __slots__ = ("parcel",)
     numbers = count(1)

@@ -168,6 +168,9 @@ class CarrierSender(FaceLoop):
         task, place = run.task, next(self._places)
         timeout = run.kind.timeout or DEFAULT_TIMEOUT
         patience = WAIT + min(timeout, LONGEST_BUFFERED) + timeout
+        if run.kind.many is not None:
+            # A consumer may let it wait for company.
+            patience += run.kind.many.wait
         turn = read_turn(task.payload) if run.turns else None
         parcel = Parcel(
             windlass=PROTOCOL,
