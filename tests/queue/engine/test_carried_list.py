@@ -102,7 +102,26 @@ def test_one_bad_message_fails_alone(app, via, wire):
     assert calls[0] == 7
 
 
-def test_what_takes_too_long_times_out_and_a_stop_gives_the_rest_back(app, via, wire):
+def test_what_is_delivered_again_runs_without_company(app, via, wire):
+    calls = []
+
+    @app.task(via=via, many=8, wait="50ms", timeout="30s")
+    def write(codes: list[int]) -> None:
+        calls.append(codes)
+
+    for number in range(4):
+        wire.send("write", {"codes": number})
+    with Hand(via) as hand:
+        hand.take(4)
+    with consumer(app, via, concurrency=1):
+        wire.hear(4)
+
+    assert sorted(calls) == [[0], [1], [2], [3]]
+
+
+def test_a_list_that_waits_for_company_goes_back_to_the_queue_when_its_consumer_stops(
+    app, via, wire
+):
     @app.task(via=via, many=2, wait="30s", timeout="30s")
     async def write(codes: list[str]) -> None: ...
 

@@ -208,6 +208,9 @@ class TaskConsumer:
             self.replier.put(errand, reply)
             return None
         errand.run = CarriedRun(parcel, self.in_flight.loads[parcel.kind], self)
+        if delivery.is_again:
+            # One of a list may have killed its consumer: each of them runs without the others.
+            errand.run.company = 1
         return errand.run
 
     def _begin(self, delivery: Delivered, number: str, reply_to: str) -> Errand:
