@@ -10,6 +10,7 @@ import pytest
 
 import windlass
 from tests.fault.crew import Process
+from tests.fault.face import laned
 from tests.fault.face.consuming import (
     MODULE,
     all_of,
@@ -185,6 +186,40 @@ def test_published_messages_arrive_in_order_per_key_whoever_dies(post_of, kind):
         for each in first_order(all_of(post.outgoing, sum(map(len, wanted.values()))))
     ]
     assert {key: [each for each in found if each[0] == key] for key in wanted} == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SERVERS)
+def test_messages_of_one_lane_are_handled_in_order_whichever_worker_dies(post_of, kind):
+    post = post_of(kind)
+    queue = laned.lane_queue(post.server.url, post.options)
+    source = laned.MODULE.format(url=post.url, broker=post.server.url, options=post.options)
+    (post.folder / "laned.py").write_text(source)
+    laned.make_lane_table(post.app)
+    wanted = {key: list(range(60)) for key in "abcdef"}
+    messages = [
+        Outgoing(f"{key}-{number}", laned.body(key, number))
+        for number in range(60)
+        for key in wanted
+    ]
+    with broker_of(queue) as broker:
+        assert len(broker.publish(queue, messages).confirmed) == len(messages)
+
+    for _ in range(3):
+        post.start_worker("laned")
+    for turn in range(4):
+        eventually(
+            lambda least=60 * turn + 20: sum(map(len, laned.orders(post.app).values())) >= least, 90
+        )
+        # The oldest one has the lanes.
+        next(each for each in post.processes if each.is_running).kill()
+        post.start_worker("laned")
+        if turn == 2:
+            post.server.kill()
+            post.server.start()
+
+    eventually(lambda: sum(map(len, laned.orders(post.app).values())) >= len(messages), 120)
+    assert laned.orders(post.app) == wanted
 
 
 @pytest.mark.slow
