@@ -173,7 +173,9 @@ MODULES = {
         "windlass_outside",
     },
     "windlass.queue": {
+        "ArrivedReply",
         "Broker",
+        "Carrier",
         "Consumer",
         "Delivered",
         "FailedMessage",
@@ -184,6 +186,7 @@ MODULES = {
         "ReceivedMessage",
         "Sent",
         "Subscription",
+        "Transport",
         "register",
     },
     "windlass.web": {"Proxy", "create"},

@@ -7,6 +7,7 @@ from windlass.queue.model.queue import Queue
 
 if TYPE_CHECKING:
     from windlass.queue.broker import Broker, Subscription, register
+    from windlass.queue.engine.carrier.transport import ArrivedReply, Carrier, Transport
     from windlass.queue.model.message import (
         Delivered,
         FailedMessage,
@@ -18,7 +19,9 @@ if TYPE_CHECKING:
     from windlass.queue.operate.operate import QueueDetail, QueueView
 
 __all__ = [
+    "ArrivedReply",
     "Broker",
+    "Carrier",
     "Consumer",
     "Delivered",
     "FailedMessage",
@@ -29,12 +32,14 @@ __all__ = [
     "ReceivedMessage",
     "Sent",
     "Subscription",
+    "Transport",
     "register",
 ]
 
 __getattr__ = attributes_of(
     __name__,
     {
+        "windlass.queue.engine.carrier.transport": ("ArrivedReply", "Carrier", "Transport"),
         "windlass.queue.broker": ("Broker", "Subscription", "register"),
         "windlass.queue.model.message": (
             *("Delivered", "FailedMessage", "Outgoing", "ReceivedMessage", "Sent"),

@@ -16,9 +16,8 @@ from tests.queue.engine.hand import Hand, receiver_of, running, sender_of
 from tests.wait import eventually, let_tick
 from windlass import App, Keys, Status
 from windlass.operate.task import operate
+from windlass.queue import ArrivedReply, Carrier, Sent, Transport
 from windlass.queue.engine.carrier import sender as sender_module
-from windlass.queue.engine.carrier.transport import ArrivedReply, Carrier, Transport
-from windlass.queue.model.message import Sent
 
 pytestmark = pytest.mark.mostly("sqlite")
 
