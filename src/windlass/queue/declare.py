@@ -64,11 +64,6 @@ def consume_options(
     positive(prefetch, f"{what}: prefetch")
     if many is not None and many > MOST_AT_ONCE:
         raise BadDeclaration(f"{what}: many={many} is more than {MOST_AT_ONCE:,}")
-    if wait is not None and many is None:
-        raise BadDeclaration(
-            f"{what}: wait={wait!r} is how long a list waits for company; give many=, too"
-        )
-    waiting = 0 if wait is None else parse_duration(wait, what=f"{what}: wait", zero=True)
     if identity not in ("message", "body") and not callable(identity):
         raise BadDeclaration(
             f'{what}: identity={identity!r} is not "message", "body" or a function of the message'
@@ -90,7 +85,7 @@ def consume_options(
     terms = ConsumeTerms(
         queue=queue,
         many=many,
-        wait=waiting,
+        wait=_wait(what, many, wait),
         prefetch=prefetch or max(PREFETCH, 2 * (many or 1)),
         remember=remembered,
         identity=identity,
@@ -100,6 +95,16 @@ def consume_options(
     given: dict[str, Any] = {**options, "concurrency": concurrency}
     given.setdefault("retries", RETRIES)
     return Options(face="queue", has_rows=False, face_terms=terms, **given)
+
+
+def _wait(what: str, many: int | None, wait: Duration | None) -> int:
+    if wait is None:
+        return 0
+    if many is None:
+        raise BadDeclaration(
+            f"{what}: wait={wait!r} is how long a list waits for company; give many=, too"
+        )
+    return parse_duration(wait, what=f"{what}: wait", zero=True)
 
 
 @dataclass(frozen=True)
