@@ -1,6 +1,7 @@
 """The app of the fault tests of queues, and what it must have done in the end."""
 
 import json
+import os
 from collections import Counter
 
 from sqlalchemy import text
@@ -9,6 +10,9 @@ from tests.wait import eventually
 from windlass import App, context
 from windlass.queue import Queue
 from windlass.queue.broker import broker_of
+
+# A message with this name ends the process of its worker, when all its effects are written.
+KILLER = "killer"
 
 MODULE = """
 from windlass import App
@@ -42,11 +46,14 @@ def declare(app, broker, options):
         later.using(delay="1d").enqueue(event["name"])
         item.add([event["name"]])
         app.publish(outgoing, event, key=event["key"])
+        if event["name"] == KILLER:
+            os._exit(7)
 
     @app.task(keep="1h")
     def other(number: int) -> None: ...
 
     app.other = other
+    app.on_event = on_event
     return incoming, outgoing
 
 

@@ -12,6 +12,7 @@ import windlass
 from tests.fault.crew import Process
 from tests.fault.face import laned
 from tests.fault.face.consuming import (
+    KILLER,
     MODULE,
     all_of,
     app_at,
@@ -186,6 +187,34 @@ def test_published_messages_arrive_in_order_per_key_whoever_dies(post_of, kind):
         for each in first_order(all_of(post.outgoing, sum(map(len, wanted.values()))))
     ]
     assert {key: [each for each in found if each[0] == key] for key in wanted} == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", SERVERS)
+def test_a_message_that_kills_its_workers_fails_and_costs_no_other_message(post_of, kind):
+    post = post_of(kind)
+    names = [f"m{number}" for number in range(100)]
+    for _ in range(2):
+        post.start_worker()
+    post.send([*names[:50], KILLER, *names[50:]])
+    deaths = []
+
+    def has_failed():
+        for each in [each for each in post.processes if not each.is_running]:
+            post.processes.remove(each)
+            deaths.append(each.wait())
+            post.start_worker()
+        return [each for each in post.app.on_event.failed() if each.failed_at]
+
+    (failed,) = eventually(has_failed, 400, what="a failed message")
+    post.wait_for_effects(len(names), 60.0)
+    post.wait_sent()
+
+    assert failed.message_id == KILLER
+    assert "its workers died while they handled it" in failed.error
+    # The first time nobody had counted, then three times in a row.
+    assert deaths == [7] * 4
+    check_effects(post.app, post.outgoing, names)
 
 
 @pytest.mark.slow

@@ -298,6 +298,7 @@ def test_a_consumer_of_redis_that_vanished_loses_nothing(redis):
         again = taken(subscription, 3)
 
     assert [each.id for each in again] == ["m0", "m1", "m2"]
+    assert all(each.is_again for each in again)
 
 
 def test_a_killed_broker_is_an_error_and_then_a_new_connection():
