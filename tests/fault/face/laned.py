@@ -37,12 +37,12 @@ def laned_app(url, broker, options):
     def on_laned(event: dict) -> None:
         if CHANCE.random() < 0.05:
             raise ValueError("now and then")
-        context().conn.execute(
-            text(
-                "insert into fault_lane (lane, number, place) "
-                "select :lane, :number, count(*) from fault_lane where lane = :lane"
-            ),
-            {"lane": event["key"], "number": event["number"]},
+        conn, lane = context().conn, event["key"]
+        counted = text("select count(*) from fault_lane where lane = :lane")
+        place = conn.execute(counted, {"lane": lane}).scalar_one()
+        conn.execute(
+            text("insert into fault_lane (lane, number, place) values (:lane, :number, :place)"),
+            {"lane": lane, "number": event["number"], "place": place},
         )
 
     return app
