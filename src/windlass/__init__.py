@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from windlass.source.search.index import SearchIndex
     from windlass.source.store.table import Table
     from windlass.sweep.model import Progress, RangeView, RoundView, SetAside, SweepVisit
+    from windlass.sweep.operate.run import SweepRun
     from windlass.sweep.operate.sweep import Sweep
     from windlass.value.calendar.window import Window
     from windlass.value.period import VisitSoon
@@ -120,6 +121,7 @@ __all__ = [
     "Status",
     "StepView",
     "Sweep",
+    "SweepRun",
     "SweepSource",
     "SweepVisit",
     "Table",
@@ -173,6 +175,7 @@ __getattr__ = attributes_of(
         "windlass.source.search.index": ("SearchIndex",),
         "windlass.source.store.table": ("Table",),
         "windlass.sweep.model": ("Progress", "RangeView", "RoundView", "SetAside", "SweepVisit"),
+        "windlass.sweep.operate.run": ("SweepRun",),
         "windlass.sweep.operate.sweep": ("Sweep",),
         "windlass.view.audit": ("Audit",),
         "windlass.value.status": ("Status",),

@@ -62,7 +62,8 @@ from windlass.rolling.operate.handle import Rolling
 from windlass.rolling.operate.item import RollingTools
 from windlass.source.contract import SweepSource
 from windlass.sweep.declare import SweepOptions, check_takes_a_row, make_sweep
-from windlass.sweep.operate.sweep import Sweep, Sweeps
+from windlass.sweep.operate.state import Sweeps
+from windlass.sweep.operate.sweep import Sweep
 from windlass.value.cron import schedule_of
 from windlass.value.duration import Duration, parse_duration
 from windlass.value.payload import LARGEST_PAYLOAD
@@ -252,7 +253,7 @@ class App(Switching, Alerting, Queueing):
     @takes(SweepOptions, refused={**NO_LANES, **NO_WAIT})
     def sweep(
         self,
-        source: SweepSource,
+        source: SweepSource | None = None,
         *,
         ranges: int = 30,
         redo: Duration | None = None,
@@ -268,8 +269,8 @@ class App(Switching, Alerting, Queueing):
 
         Workers discover it and process the source in ranges. The first round begins by itself, the
         next one `redo` after the last one ended; with None there is only one. With `auto=False`
-        only `start()` begins a round. With `many` the function gets lists of up to `batch` rows,
-        with `key_only` the key instead of the row.
+        only `start()` begins a round; without a source each start gives one. With `many` the
+        function gets lists of up to `batch` rows, with `key_only` the key instead of the row.
         """
         terms = make_sweep(
             source,

@@ -199,6 +199,8 @@ WORDS: dict[str, tuple[int, str]] = {
         logging.INFO,
         "round {round} of sweep {sweep} started in {ranges} ranges[, about {rows} rows]",
     ),
+    "sweep.run": (logging.INFO, "run {sweep} was started over {source}"),
+    "sweep.cancelled": (logging.WARNING, "run {sweep} was cancelled"),
     "sweep.ended": (
         logging.INFO,
         "round {round} of sweep {sweep} ended: {done} done, {failed} failed, {repeated} repeated",

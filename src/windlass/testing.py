@@ -326,7 +326,7 @@ def drain(windlass_app: App) -> Callable[..., None]:
 
 
 def _begun_by_test(app: App) -> Any:
-    return partial(begun, app.fleet, app.registry, app.sweeps.listing)
+    return partial(begun, app.fleet, app.registry, app.sweeps.begun)
 
 
 def _forget(app: App) -> None:

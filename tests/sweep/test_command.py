@@ -230,3 +230,31 @@ def test_a_uuid_is_shown_whole_and_a_longer_key_with_a_mark():
     assert _place(UUID(number)).plain == number
     assert _place("k" * 40).plain == "k" * 35 + "…"
     assert _bar(None).plain.endswith(" unknown")
+
+
+def test_a_run_over_a_given_source_is_started_shown_and_cancelled(windlass, yard):
+    numbers = '{"keys": {"begin": 1, "end": 3}}'
+    started = windlass("sweep", "start", "offer", "--source", numbers, "--key", "up-1", "--json")
+    again = windlass("sweep", "start", "offer", "--source", numbers, "--key", "up-1")
+    listed = windlass("sweep", "runs", "offer")
+    shown = windlass("sweep", "show", "offer@1")
+    cancelled = windlass("sweep", "cancel", "offer@1")
+
+    assert started.json == {"run": 1, "name": "offer@1", "created": True}
+    assert "already started as offer@1" in again.out
+    assert "up-1" in listed.out
+    assert "waiting for a worker" in shown.out
+    assert "offer@1 was cancelled" in cancelled.out
+    assert windlass("sweep", "cancel", "offer").code != 0
+    assert windlass("sweep", "show", "offer@9").code != 0
+
+
+def test_the_failed_items_of_a_run_are_retried_by_its_name(windlass, yard):
+    windlass("sweep", "start", "offer", "--source", '{"keys": {"begin": 7, "end": 8}}')
+    yard.app.drain(kinds=["offer"])
+
+    assert windlass("sweep", "failures", "offer@1", "--json").json[0]["key"] == 7
+    yard.bad.clear()
+    assert windlass("sweep", "retry", "offer@1", "--json").json == {"retried": 1}
+    assert windlass("sweep", "failures", "offer@1", "--json").json == []
+    assert windlass("sweep", "audit", "offer@1").code == 0

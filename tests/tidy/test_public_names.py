@@ -99,6 +99,7 @@ PUBLIC = {
     "Status",
     "StepView",
     "Sweep",
+    "SweepRun",
     "SweepSource",
     "SweepVisit",
     "Table",

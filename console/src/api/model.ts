@@ -600,20 +600,22 @@ export interface Problem {
   type: string; title: string; status: number; detail: string;
 }
 
-/** How far a sweep is. */
+/** How far a sweep is, or one run of it over a source that was given at its start. */
 export interface Progress {
   sweep: string; round: number; is_running: boolean; percent: number | null; done: number;
   failed: number; repeated: number; total: number | null; rate: number; eta: number | null;
   started_at: string | null; ended_at: string | null; next_at: string | null;
   error: string | null; why: string; ranges: readonly RangeView[]; history: readonly RoundView[];
+  kind: string; run: number | null; source: string | null; key: string | null;
 }
 
-/** How far a sweep is. */
+/** How far a sweep is, or one run of it over a source that was given at its start. */
 export interface ProgressSummary {
   sweep: string; round: number; is_running: boolean; percent: number | null; done: number;
   failed: number; repeated: number; total: number | null; rate: number; eta: number | null;
   started_at: string | null; ended_at: string | null; next_at: string | null;
-  error: string | null; why: string;
+  error: string | null; why: string; kind: string; run: number | null; source: string | null;
+  key: string | null;
 }
 
 /** What a kind promises and how that stands. Rates are per second. */

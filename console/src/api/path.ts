@@ -30,6 +30,10 @@ export interface Get {
     answer: readonly Model.SetAside[];
   };
   "sweeps/{kind}/audit": { params: { kind: string; }; answer: Model.Audit; };
+  "sweeps/{kind}/runs": {
+    params: { kind: string; }; query?: { limit?: Maybe<number | string>; };
+    answer: readonly Model.ProgressSummary[];
+  };
   "queues": { answer: readonly Model.QueueView[]; };
   "queues/{name}": {
     params: { name: string; }; query?: { ask?: Maybe<boolean>; }; answer: Model.QueueDetail;
@@ -202,6 +206,7 @@ export interface Post {
   "rolling/{kind}/remove": {
     params: { kind: string; }; body: Model.Codes; answer: Model.ActionResult;
   };
+  "sweeps/{kind}/cancel": { params: { kind: string; }; answer: Model.ActionResult; };
   "sweeps/{kind}/split": {
     params: { kind: string; }; body: Model.Split; answer: Model.ActionResult;
   };

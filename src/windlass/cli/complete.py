@@ -56,6 +56,13 @@ def _of_face(face: str) -> Callable[[App], Found]:
     return find
 
 
+def _sweep_runs(app: App) -> Found:
+    app.prepare()
+    for progress in app.sweeps.listing(app.registry.kinds.values()):
+        if progress.run is not None:
+            yield progress.sweep, progress.source or ""
+
+
 def _tasks(app: App) -> Found:
     from windlass.operate.task import operate
     from windlass.value.task import TaskFilter
@@ -79,6 +86,7 @@ SOURCES: dict[str, Callable[[App], Found]] = {
     "KIND": _kinds,
     "--kind": _kinds,
     "SWEEP": _of_face("sweep"),
+    "SWEEP_RUN": _sweep_runs,
     "ROLLING": _of_face("rolling"),
     "FLOW": _of_face("flow"),
     "--flow": _of_face("flow"),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from windlass.clock import Clock
 from windlass.core.shard.fleet import Fleet
@@ -41,15 +40,6 @@ def place_of_shard(shard: Shard) -> str:
     return place_of(shard.database.url)
 
 
-class Round(Protocol):
-    """How far a sweep is."""
-
-    @property
-    def sweep(self) -> str: ...
-    @property
-    def is_running(self) -> bool: ...
-
-
 def make_lender(url: str | None, folder: Path) -> Lender:
     """Lends databases on the server at `url`, or else SQLite files in `folder`."""
     if url is None or normalise(url).get_backend_name() == "sqlite":
@@ -58,18 +48,19 @@ def make_lender(url: str | None, folder: Path) -> Lender:
 
 
 def begun(
-    fleet: Fleet, registry: Registry, sweeps: Callable[[Iterable[Kind]], Sequence[Round]]
+    fleet: Fleet, registry: Registry, sweeps: Callable[[Iterable[Kind]], Mapping[str, Kind]]
 ) -> dict[str, Kind]:
     """All kinds but those that begin by themselves: crons and sweeps that no one has begun.
 
     A cron is begun by a task of its kind that was enqueued, a sweep by its `start()`.
     """
-    running = {each.sweep for each in sweeps(registry.kinds.values()) if each.is_running}
-    return {
+    kinds = {**registry.kinds, **registry.own}
+    others = {
         name: kind
-        for name, kind in {**registry.kinds, **registry.own}.items()
-        if name in running or (kind.face != "sweep" and not _only_stands(fleet, kind))
+        for name, kind in kinds.items()
+        if kind.face != "sweep" and not _only_stands(fleet, kind)
     }
+    return {**others, **sweeps(kinds.values())}
 
 
 def _only_stands(fleet: Fleet, kind: Kind) -> bool:

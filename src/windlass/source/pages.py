@@ -43,7 +43,8 @@ class Pages:
         self._limit = limit
         self._items = items
         self._one = one
-        self._headers = {"Accept": "application/json", **(headers or {})}
+        self.own_headers = dict(headers or {})
+        self._headers = {"Accept": "application/json", **self.own_headers}
         self._seconds = parse_duration(timeout, what="timeout") / 1e6
 
     @property
@@ -51,6 +52,24 @@ class Pages:
         """The address, without the parts that may be secret."""
         parts = urlsplit(self.url)
         return f"{parts.scheme}://{parts.hostname}{parts.path}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What makes it again, without its headers."""
+        return {
+            "url": self.url,
+            "key": self.key,
+            "after": self._after,
+            "limit": self._limit,
+            "items": self._items,
+            "one": self._one,
+            "timeout": f"{self._seconds:g}s",
+        }
+
+    def is_service_of(self, url: str) -> bool:
+        """Whether an address is of the same service."""
+        own, other = urlsplit(self.url), urlsplit(url)
+        return (own.scheme, own.netloc) == (other.scheme, other.netloc)
 
     def bounds(self, ranges: int) -> Sequence[Any]:
         """No keys: such a service is read from its beginning."""

@@ -1,4 +1,4 @@
-"""`windlass sweep list|show|split|start|failures|retry|visit|audit`."""
+"""`windlass sweep list|show|runs|split|start|cancel|failures|retry|visit|audit`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,12 @@ from windlass.cli.output import (
     visible,
     when,
 )
-from windlass.source.contract import Key, shown
+from windlass.errors import BadInput
+from windlass.source.contract import Key, SweepSource, name_of, shown
+from windlass.source.given import read_source
 from windlass.sweep.model import Progress, RoundView
+from windlass.sweep.operate.run import SweepRun, find_sweep
+from windlass.sweep.operate.state import SweepState
 from windlass.sweep.operate.sweep import Sweep
 from windlass.value.duration import format_duration
 from windlass.value.rate import rate_text
@@ -47,6 +51,12 @@ NUMBERS = ("round", "done", "failed", "rate", "eta")
 cli = typer.Typer()
 
 SweepArgument = Annotated[str, typer.Argument(metavar="SWEEP", help="The sweep.")]
+AnyArgument = Annotated[
+    str, typer.Argument(metavar="SWEEP", help="The sweep, or a run of it such as import_file@12.")
+]
+RunArgument = Annotated[
+    str, typer.Argument(metavar="SWEEP_RUN", help="The run, such as import_file@12.")
+]
 WatchOption = Annotated[
     bool, typer.Option("--watch", help="Draw it again every second, until Ctrl-C.")
 ]
@@ -80,14 +90,14 @@ def list_sweeps(app: AppOption = None, as_json: JsonOption = False) -> None:
 
 @cli.command()
 def show(
-    sweep: SweepArgument,
+    sweep: AnyArgument,
     app: AppOption = None,
     watch: WatchOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show how far a sweep is, its ranges as bars, and its last rounds."""
     check_watch(watch, as_json=as_json)
-    loaded, handle = _load(app, sweep)
+    loaded, handle = _find(app, sweep)
     if watch:
         redraw(lambda: _picture(handle.progress(), loaded.clock.now()))
     elif as_json:
@@ -98,13 +108,13 @@ def show(
 
 @cli.command()
 def split(
-    sweep: SweepArgument,
+    sweep: AnyArgument,
     ranges: Annotated[int, typer.Argument(metavar="RANGES", help="How many, from 1 to 4096.")],
     app: AppOption = None,
     as_json: JsonOption = False,
 ) -> None:
     """Change the number of ranges, also while a round runs."""
-    loaded, handle = _load(app, sweep)
+    loaded, handle = _find(app, sweep)
     with audit_log(loaded).record(Action.SWEEP_SPLIT, sweep, ranges=ranges) as entry:
         made = handle.split(ranges)
         short = "" if made == ranges else f"; {ranges:,} are not possible now"
@@ -113,24 +123,98 @@ def split(
 
 
 @cli.command()
-def start(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
-    """Begin a round now, unless one runs."""
+def start(
+    sweep: SweepArgument,
+    app: AppOption = None,
+    source: Annotated[
+        str | None,
+        typer.Option("--source", help="Begin a run over this: a path, an address, or JSON."),
+    ] = None,
+    column: Annotated[
+        str | None, typer.Option("--column", help="The column that people know a row by.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", help="A second start with this key is the same run.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Begin a round now, unless one runs; with --source a run over that."""
     loaded, handle = _load(app, sweep)
+    if source is not None:
+        given = read_source(source, column=column, declared=handle.declared_source)
+        _start_run(loaded, handle, given, key=key, as_json=as_json)
+        return
+    if column is not None or key is not None:
+        raise BadInput("--column and --key are of a run over a given source; give --source, too")
     with audit_log(loaded).record(Action.SWEEP_START, sweep) as entry:
         number = handle.start()
         message = entry.says(f"round {number:,} of {sweep} runs")
     report(message, {"round": number}, as_json=as_json)
 
 
+def _start_run(
+    loaded: App, handle: Sweep[..., Any], source: SweepSource, *, key: str | None, as_json: bool
+) -> None:
+    named = name_of(source)
+    with audit_log(loaded).record(Action.SWEEP_START, handle.kind, source=named, key=key) as entry:
+        run = handle.start(source=source, key=key)
+        is_new = f"{run.name} runs over {named}"
+        message = entry.says(is_new if run.created else f"already started as {run.name}")
+    found = {"run": run.number, "name": run.name, "created": run.created}
+    report(message, found, as_json=as_json)
+
+
+@cli.command("runs")
+def list_runs(
+    sweep: SweepArgument,
+    app: AppOption = None,
+    limit: Annotated[int, typer.Option("--limit", help="How many at most.")] = 20,
+    as_json: JsonOption = False,
+) -> None:
+    """List the runs over given sources, newest first."""
+    _loaded, handle = _load(app, sweep)
+    found = [run.progress() for run in handle.runs(limit)]
+    if as_json:
+        print_json(plain(found, without=("ranges", "history")))
+        return
+    if not found:
+        say(f"{sweep} has no runs; begin one: windlass sweep start {sweep} --source PATH")
+        return
+    listed = table("run", "source", "key", "", "done", "failed", "why", right=("done", "failed"))
+    for run in found:
+        listed.add_row(
+            Text(run.sweep, style="bold"),
+            Text(visible(run.source or "")),
+            Text(visible(run.key or "-")),
+            _bar(run.percent),
+            f"{run.done:,}",
+            Text(f"{run.failed:,}", style="red" if run.failed else ""),
+            Text(run.why, style="red" if run.error else ""),
+        )
+    console.print(listed)
+
+
+@cli.command()
+def cancel(run: RunArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
+    """End a run over a given source; what it did stays done."""
+    loaded, found = _find(app, run)
+    if not isinstance(found, SweepRun):
+        raise BadInput(f"{run!r} is not a run, such as {run}@1; see: windlass sweep runs {run}")
+    with audit_log(loaded).record(Action.SWEEP_CANCEL, run) as entry:
+        is_new = found.cancel()
+        message = entry.says(f"{run} was cancelled" if is_new else f"{run} has ended already")
+    report(message, {"cancelled": is_new}, as_json=as_json)
+
+
 @cli.command()
 def failures(
-    sweep: SweepArgument,
+    sweep: AnyArgument,
     app: AppOption = None,
     limit: Annotated[int, typer.Option("--limit", help="How many at most.")] = 100,
     as_json: JsonOption = False,
 ) -> None:
     """List the failed items, newest first."""
-    loaded, handle = _load(app, sweep)
+    loaded, handle = _find(app, sweep)
     found = handle.failures(limit=limit)
     if as_json:
         print_json(plain(found, without=("shown",)))
@@ -152,9 +236,9 @@ def failures(
 
 
 @cli.command()
-def retry(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
+def retry(sweep: AnyArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
     """Retry the failed items."""
-    loaded, handle = _load(app, sweep)
+    loaded, handle = _find(app, sweep)
     with audit_log(loaded).record(Action.SWEEP_RETRY, sweep) as entry:
         count = handle.retry_failures()
         message = entry.says(f"{counted(count, 'item')} of {sweep} run again")
@@ -194,9 +278,9 @@ def visit(
 
 
 @cli.command()
-def audit(sweep: SweepArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
+def audit(sweep: AnyArgument, app: AppOption = None, as_json: JsonOption = False) -> None:
     """Prove that the ranges cover all keys once; exit code 1 if they do not."""
-    _loaded, handle = _load(app, sweep)
+    _loaded, handle = _find(app, sweep)
     found = handle.audit()
     if as_json:
         print_json(plain(found))
@@ -216,6 +300,13 @@ def _load(app: str | None, name: str) -> tuple[App, Sweep[..., Any]]:
     return loaded, Sweep(loaded.sweeps, kind)
 
 
+def _find(app: str | None, name: str) -> tuple[App, SweepState]:
+    """A sweep or a run by its name."""
+    loaded = load_app(app)
+    loaded.prepare()
+    return loaded, find_sweep(loaded.sweeps, loaded.registry, name)
+
+
 def _picture(progress: Progress, now: int) -> RenderableType:
     parts: list[RenderableType] = [_head(progress, now)]
     if progress.ranges:
@@ -228,7 +319,11 @@ def _picture(progress: Progress, now: int) -> RenderableType:
 def _head(progress: Progress, now: int) -> Table:
     title = progress.sweep
     head = table("sweep", title, wrap=(title,))
-    head.add_row("round", f"{progress.round:,}" if progress.round else "-")
+    if progress.run is None:
+        head.add_row("round", f"{progress.round:,}" if progress.round else "-")
+    else:
+        head.add_row("source", Text(visible(progress.source or "-")))
+        head.add_row("key", Text(visible(progress.key or "-")))
     head.add_row("progress", _bar(progress.percent))
     total = " of unknown" if progress.total is None else f" of about {progress.total:,}"
     head.add_row("done", f"{progress.done:,}{total}")

@@ -14,6 +14,7 @@ from windlass.core.task.option import (
 )
 from windlass.errors import BadDeclaration, BadInput
 from windlass.source.contract import SweepSource
+from windlass.source.given import GivenAtStart
 from windlass.sweep.model import RangeOrder, SweepTerms
 from windlass.value.duration import Duration
 from windlass.value.payload import Arguments
@@ -40,10 +41,11 @@ def make_sweep(
     auto: bool,
 ) -> SweepTerms:
     """How a source is swept, or an error that names the option that is wrong."""
-    if not isinstance(source, SweepSource):
+    made = GivenAtStart() if source is None else check_source(source)
+    if source is None and redo is not None:
         raise BadDeclaration(
-            f"sweep: {source!r} is not a source; give a Table, Keys, Lines, Csv, Pages or "
-            "SearchIndex, or an object that has bounds, middle and read"
+            f"sweep: redo={redo!r} begins rounds by itself, and without a source each start gives "
+            "its own; give a source, or leave redo out"
         )
     if not _is_ranges(ranges):
         raise BadDeclaration(f"sweep: ranges={ranges!r} is not a number from 1 to {MOST_RANGES}")
@@ -53,7 +55,7 @@ def make_sweep(
             "leave one of them out"
         )
     return SweepTerms(
-        source=source,
+        source=made,
         ranges=ranges,
         redo=optional_duration(redo, "sweep: redo", zero=True),
         batch=positive(batch, "sweep: batch") or 1,
@@ -61,8 +63,18 @@ def make_sweep(
         many=bool(many),
         key_only=bool(key_only),
         steal=bool(steal),
-        auto=bool(auto),
+        auto=bool(auto) and source is not None,
     )
+
+
+def check_source(source: object) -> SweepSource:
+    """`source`, if it can be swept."""
+    if not isinstance(source, SweepSource):
+        raise BadDeclaration(
+            f"sweep: {source!r} is not a source; give a Table, Keys, Lines, Csv, Pages or "
+            "SearchIndex, or an object that has bounds, middle and read"
+        )
+    return source
 
 
 def check_takes_a_row(name: str, arguments: Arguments) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from enum import Enum
 from hashlib import blake2b
@@ -19,7 +19,9 @@ from typing import NamedTuple, Self
 
 from windlass.clock import SECOND, to_datetime
 from windlass.core.task.kind import Kind
+from windlass.core.task.sweep_run import GivenRun
 from windlass.source.contract import Key, SweepSource, decoded, name_of, shown
+from windlass.source.given import GivenAtStart
 from windlass.value.status import Status
 from windlass.view.audit import Audit, found
 from windlass.view.field import StoredKey, exposed
@@ -62,6 +64,8 @@ class SweepTerms:
     key_only: bool = False
     steal: bool = True
     auto: bool = True
+    # The run over a source that was given at its start; None: the sweep itself.
+    run: GivenRun | None = None
 
 
 def hash_of(key: str) -> str:
@@ -78,6 +82,28 @@ def terms_of(kind: Kind) -> SweepTerms:
     """What a sweep declares."""
     assert isinstance(kind.face_terms, SweepTerms)
     return kind.face_terms
+
+
+def name_of_rows(kind: Kind) -> str:
+    """Under which name its rows are: its own, or that of the run which this kind stands for."""
+    run = terms_of(kind).run
+    return kind.name if run is None else run.name
+
+
+def has_source(kind: Kind) -> bool:
+    """Whether a sweep declares a source, so that it has rounds of its own."""
+    return not isinstance(terms_of(kind).source, GivenAtStart)
+
+
+def for_run(kind: Kind, run: GivenRun, source: SweepSource) -> Kind:
+    """The kind as one run of it has it: with the source of the run, and one round."""
+    terms = replace(terms_of(kind), source=source, redo=None, auto=False, run=run)
+    return replace(kind, face_terms=terms)
+
+
+def without_rounds(kind: Kind) -> Kind:
+    """The kind as a worker has it that begins no round, only what was started."""
+    return replace(kind, face_terms=replace(terms_of(kind), redo=None, auto=False))
 
 
 class SweepRow(NamedTuple):
@@ -228,10 +254,11 @@ class RoundView:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a sweep is.
+    """How far a sweep is, or one run of it over a source that was given at its start.
 
-    `total`, `percent` and `eta`, the time until the round ends, are estimates. They are None if
-    the source does not count its rows.
+    `sweep` is its name, such as `import_file` or, of a run, `import_file@12`; `kind` is the sweep
+    in both. `total`, `percent` and `eta`, the time until the round ends, are estimates. They are
+    None if the source does not count its rows.
     """
 
     sweep: str
@@ -251,6 +278,11 @@ class Progress:
     why: str
     ranges: tuple[RangeView, ...] = ()
     history: tuple[RoundView, ...] = ()
+    kind: str = ""
+    # Of a run: its number, its source for people, and what named it at its start.
+    run: int | None = None
+    source: str | None = None
+    key: str | None = None
 
 
 @dataclass(frozen=True)
@@ -442,8 +474,12 @@ def may_begin_at(*, started_at: int | None, rows: int) -> int:
     return started_at + (SHORTEST_ROUND if rows else EMPTY_ROUND)
 
 
-def sweep_why(row: SweepRow | None, found: Iterable[Range], now: int) -> str:
+def sweep_why(
+    row: SweepRow | None, found: Iterable[Range], now: int, *, has_source: bool = True
+) -> str:
     """Why a sweep does or does not run, in a few words."""
+    if not has_source and (row is None or row.stopped_at is None):
+        return "start(source=...) begins a run"
     if row is None:
         return "no worker has found it yet"
     if row.stopped_at is not None:

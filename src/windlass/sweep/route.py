@@ -8,8 +8,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from pydantic import Field
 
+from windlass.errors import Unknown
 from windlass.sweep.declare import MOST_RANGES
 from windlass.sweep.model import Progress, RoundView, SetAside, SweepVisit
+from windlass.sweep.operate.run import SweepRun, find_sweep
+from windlass.sweep.operate.state import SweepState
 from windlass.sweep.operate.sweep import Sweep
 from windlass.value.period import VisitSoon
 from windlass.view.action import Action
@@ -75,45 +78,77 @@ def _handle(kind: KindName, console: ReadyConsole) -> Sweep[..., Any]:
     return Sweep(console.app.sweeps, declared)
 
 
+def _state(kind: KindName, console: ReadyConsole) -> SweepState:
+    if kind in console.app.registry.kinds:
+        declared = console.app.registry.of_face(kind, "sweep", what="a sweep")
+        return SweepState(console.app.sweeps, declared)
+    return find_sweep(console.app.sweeps, console.app.registry, kind)
+
+
+def _run(kind: KindName, console: ReadyConsole) -> SweepRun:
+    found = find_sweep(console.app.sweeps, console.app.registry, kind)
+    if not isinstance(found, SweepRun):
+        raise Unknown(f"{kind!r} is not a run; a run has a number, such as {kind}@1")
+    return found
+
+
 Handle = Annotated[Sweep[..., Any], Depends(_handle)]
+# A sweep, or one run of it: import_file@12.
+State = Annotated[SweepState, Depends(_state)]
+Run = Annotated[SweepRun, Depends(_run)]
 
 
 @router.get("/sweeps", response_model=Summary)
 def sweeps(console: ReadyConsole) -> list[Progress]:
-    """All sweeps."""
+    """All sweeps, and their open runs."""
     return console.app.sweeps.listing(console.app.registry.kinds.values())
 
 
 @one.get("", response_model=answer(Progress))
-def sweep(handle: Handle) -> Progress:
-    """One sweep, with its ranges in the order of their keys and its last rounds."""
+def sweep(handle: State) -> Progress:
+    """One sweep or run, with its ranges in the order of their keys and its last rounds."""
     return handle.progress()
 
 
 @one.get("/rounds", response_model=answer(list[RoundView]))
-def rounds(handle: Handle, limit: Limit = 20) -> list[RoundView]:
+def rounds(handle: State, limit: Limit = 20) -> list[RoundView]:
     """The rounds that ended, newest first."""
     return handle.rounds(limit)
 
 
 @one.get("/failures", response_model=answer(list[SetAside]))
-def failures(handle: Handle, limit: Limit = 100) -> list[SetAside]:
+def failures(handle: State, limit: Limit = 100) -> list[SetAside]:
     """Failed items, newest first. `key` is what `retry` takes; `shown` is for people."""
     return handle.failures(limit)
 
 
 @one.get("/audit", response_model=answer(Audit))
-def audit(handle: Handle) -> Audit:
+def audit(handle: State) -> Audit:
     """Whether the ranges cover all keys: no gap and no overlap, across all splits."""
     return handle.audit()
 
 
+@one.get("/runs", response_model=Summary)
+def runs(handle: Handle, limit: Limit = 20) -> list[Progress]:
+    """The runs over sources that were given at their start, newest first."""
+    return [run.progress() for run in handle.runs(limit)]
+
+
+@one.post("/cancel")
+def cancel(handle: Run, log: RequestLog) -> ActionResult:
+    """End a run; what it did stays done. `changed` is 0 if it has ended."""
+    with log.record(Action.SWEEP_CANCEL, handle.name) as entry:
+        is_new = handle.cancel()
+        message = entry.says(f"{handle.name} {'was cancelled' if is_new else 'has ended'}")
+    return ActionResult(message=message, changed=int(is_new))
+
+
 @one.post("/split")
-def split(handle: Handle, body: Split, log: RequestLog) -> ActionResult:
+def split(handle: State, body: Split, log: RequestLog) -> ActionResult:
     """Change the number of ranges, also while a round runs; `changed` is the new number."""
-    with log.record(Action.SWEEP_SPLIT, handle.kind, ranges=body.ranges) as entry:
+    with log.record(Action.SWEEP_SPLIT, handle.name, ranges=body.ranges) as entry:
         made = handle.split(body.ranges)
-        message = entry.says(f"{handle.kind} has {made:,} ranges")
+        message = entry.says(f"{handle.name} has {made:,} ranges")
     return ActionResult(message=message, changed=made)
 
 
@@ -127,12 +162,11 @@ def start(handle: Handle, log: RequestLog) -> ActionResult:
 
 
 @one.post("/retry")
-def retry(handle: Handle, body: RetryItems, console: ReadyConsole, log: RequestLog) -> ActionResult:
+def retry(handle: State, body: RetryItems, log: RequestLog) -> ActionResult:
     """Have the workers of the sweep retry failed items."""
-    kind = handle.kind
-    with log.record(Action.SWEEP_RETRY, kind, keys=body.keys) as entry:
-        count = console.app.sweeps.ask_retry(console.app.registry.get(kind), keys=body.keys)
-        message = entry.says(f"{count:,} items of {kind} run again")
+    with log.record(Action.SWEEP_RETRY, handle.name, keys=body.keys) as entry:
+        count = handle.ask_retry(body.keys)
+        message = entry.says(f"{count:,} items of {handle.name} run again")
     return ActionResult(message=message, changed=count)
 
 

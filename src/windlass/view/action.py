@@ -51,6 +51,7 @@ class Action(StrEnum):
     ROLLING_VISIT = "rolling.visit"
     SHARD_DRAIN = "shard.drain"
     SHARD_MOVE = "shard.move"
+    SWEEP_CANCEL = "sweep.cancel"
     SWEEP_RETRY = "sweep.retry"
     SWEEP_SPLIT = "sweep.split"
     SWEEP_START = "sweep.start"

@@ -9,6 +9,7 @@ import pytest
 
 from tests.fault.face.walks import Walkers
 from tests.wait import eventually
+from windlass import Keys
 
 # What differs between the databases is proven by the protocol's tests, on all three.
 pytestmark = pytest.mark.mostly("postgresql")
@@ -49,6 +50,28 @@ def test_the_ranges_of_a_killed_worker_go_on_from_their_breakpoints(walkers_of):
     assert (round_.done, round_.repeated) == (6_000, walkers.offer.progress().repeated)
     assert round_.repeated <= in_flight
     assert successor.terminate() == 0
+
+
+def test_runs_over_given_sources_go_on_side_by_side_in_another_worker(walkers_of):
+    walkers = walkers_of(last=4_000, seconds=0.004, ranges=4, auto=False)
+    runs = [
+        walkers.offer.start(source=Keys(1, 2_000), key="monday"),
+        walkers.offer.start(source=Keys(2_001, 4_000), key="tuesday"),
+    ]
+    victim, successor = walkers.start_many(2)
+    eventually(busy(walkers, victim), 15.0, what="a worker that is busy")
+    halves = {key <= 2_000 for key, _ in walkers.done()}
+
+    victim.kill()
+    ended = [run.result(timeout=90) for run in runs]
+
+    counted = Counter(key for key, _ in walkers.done())
+    assert sorted(counted) == list(range(1, 4_001))
+    assert halves == {True, False}, "both runs began before the first one ended"
+    assert [each.done for each in ended] == [2_000, 2_000]
+    assert sum(count > 1 for count in counted.values()) <= sum(each.repeated for each in ended)
+    assert all(run.audit().ok for run in runs)
+    assert successor.events("range.rescued")
 
 
 def test_a_stopped_owner_is_replaced_and_its_late_saves_change_nothing(walkers_of):

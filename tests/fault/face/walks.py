@@ -36,12 +36,13 @@ def make(
     concurrency: int = 20,
     lease: str = "5s",
     dead_after: str = "2s",
+    auto: bool = True,
 ) -> tuple[App, Sweep[[int], None]]:
     """A sweep over the numbers from 1 to `last`; `deadly` kills the process that runs it."""
     app = App(url, lease=lease, dead_after=dead_after, grace="10s")
     file = os.open(effects, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    @app.sweep(Keys(1, last), ranges=ranges, concurrency=concurrency, batch=200)
+    @app.sweep(Keys(1, last), ranges=ranges, concurrency=concurrency, batch=200, auto=auto)
     async def offer(number: int) -> None:
         if number == deadly:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -18,6 +18,7 @@ from windlass.core.face import Site
 from windlass.sweep.engine import round as rounds
 from windlass.sweep.store import failed_item as sweep_failure
 from windlass.sweep.store import range as ranges
+from windlass.sweep.store import run as runs
 from windlass.sweep.store import sweep
 from windlass.sweep.store.failed_item import FailedItem
 
@@ -84,10 +85,13 @@ def look(hand: SweepHand) -> object:
 
     def read(connection: Connection) -> object:
         sweep.listing(connection)
+        sweep.named(connection, [SWEEP, f"{SWEEP}@1"])
+        sweep.has_open_runs(connection)
+        runs.to_serve(connection, [SWEEP], most=16, also=[f"{SWEEP}@1"])
         ranges.free(connection)
         ranges.listing(connection, SWEEP)
         ranges.held(connection, hand.id)
-        return sweep.due_retries(connection, now=now)
+        return sweep.due_retries(connection, [SWEEP], now=now)
 
     return hand.database.read(read)
 
@@ -135,7 +139,7 @@ def test_no_statement_of_sweeps_that_runs_per_tick_reads_a_whole_table(
     problems = {}
     for name, function in ACTS.items():
         hand = SweepHand(app, LAST)
-        with statements(app, "range|round|sweep|sweep_failure|visit") as caught:
+        with statements(app, "range|round|sweep|sweep_failure|sweep_run|visit") as caught:
             function(hand)
         assert caught, name
         problems[name] = [

@@ -8,17 +8,19 @@ import { Tabs } from "../../part/control";
 import { Faces } from "../../part/faces";
 import { letterOf } from "../../part/member";
 import { keysOf, Strip } from "../../part/picture/strip";
+import { useAsk } from "../../part/ask";
 import { useAction, useTell } from "../../part/toast";
 import { oneOf, pathOf } from "../../route/address";
 import { Link, useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
 import { SweepState } from ".";
+import { Runs } from "./run";
 import { Failures, Ranges, Rounds } from "./table";
 
 export type Sweep = Answer<"sweeps/{kind}">;
 
-const TABS = ["ranges", "rounds", "failures"] as const;
+const TABS = ["ranges", "rounds", "runs", "failures"] as const;
 
 export function SweepDetailPage({ kind }: { kind: string }) {
   const { t } = useText();
@@ -52,6 +54,12 @@ function Full({ sweep }: { sweep: Sweep }) {
   return (
     <>
       {sweep.error !== null && <Note tone="bad">{sweep.error}</Note>}
+      {sweep.source !== null && (
+        <Note tone="calm">
+          {t.sweep.runSource}: {sweep.source}
+          {sweep.key !== null && ` (${t.field.key}: ${sweep.key})`}
+        </Note>
+      )}
       <Sums sweep={sweep} />
       <Card
         title={t.sweep.ranges(f.number(sweep.ranges.length))}
@@ -72,12 +80,14 @@ function Full({ sweep }: { sweep: Sweep }) {
         choices={[
           { value: "ranges", label: t.sweep.rangesTab },
           { value: "rounds", label: t.sweep.rounds },
+          ...(sweep.run === null ? [{ value: "runs", label: t.sweep.runs } as const] : []),
           { value: "failures", label: t.sweep.failures },
         ]}
         onChoose={(next) => change({ tab: next === "ranges" ? null : next })}
       />
       {tab === "ranges" && <Ranges sweep={sweep} owners={owners} />}
       {tab === "rounds" && <Rounds kind={sweep.sweep} />}
+      {tab === "runs" && <Runs kind={sweep.kind} />}
       {tab === "failures" && <Failures kind={sweep.sweep} />}
     </>
   );
@@ -231,11 +241,23 @@ function Actions({ sweep }: { sweep: Sweep }) {
   const { t } = useText();
   const { canAct } = useSession();
   const action = useAction();
+  const asking = useAsk();
   const tell = useTell();
   const start = () =>
     action.run(
       () => post("sweeps/{kind}/start", { params: { kind: sweep.sweep } }),
       () => t.sweep.started(sweep.sweep),
+    );
+  const cancel = () =>
+    asking.ask(
+      {
+        title: t.sweep.cancelRun,
+        text: t.sweep.cancelRunText,
+        action: t.sweep.cancelRun,
+        isDanger: true,
+      },
+      () => post("sweeps/{kind}/cancel", { params: { kind: sweep.sweep } }),
+      () => t.sweep.runCancelled(sweep.sweep),
     );
   const audit = async () => {
     try {
@@ -250,13 +272,25 @@ function Actions({ sweep }: { sweep: Sweep }) {
       <Button icon="check" onClick={() => void audit()}>
         {t.sweep.audit}
       </Button>
-      <Link className="button plain" to="promises">
-        {t.promise.see}
-      </Link>
-      <Link className="button plain" to={pathOf("switches", sweep.sweep)}>
+      {sweep.run === null && (
+        <Link className="button plain" to="promises">
+          {t.promise.see}
+        </Link>
+      )}
+      {sweep.run !== null && (
+        <Link className="button plain" to={pathOf("sweeps", sweep.kind)}>
+          {sweep.kind}
+        </Link>
+      )}
+      <Link className="button plain" to={pathOf("switches", sweep.kind)}>
         {t.switch.one}
       </Link>
-      {canAct && !sweep.is_running && (
+      {canAct && sweep.is_running && sweep.run !== null && (
+        <Button icon="cancel" look="danger" isBusy={asking.isBusy} onClick={() => void cancel()}>
+          {t.sweep.cancelRun}
+        </Button>
+      )}
+      {canAct && !sweep.is_running && sweep.run === null && (
         <Button icon="play" look="main" isBusy={action.isBusy} onClick={() => void start()}>
           {t.sweep.start}
         </Button>

@@ -9,6 +9,7 @@ from windlass.clock import to_datetime
 from windlass.core.run.many.together import ListedRun, is_list
 from windlass.core.run.ready import Run
 from windlass.core.task.current import current
+from windlass.core.task.sweep_run import GivenRun
 from windlass.database.connection import Connection
 from windlass.errors import NoContext
 from windlass.value.cron import read_turn
@@ -50,6 +51,15 @@ class RunContext:
     def key(self) -> str | None:
         """The task's key, if it has one; in a sweep, the item's key as text."""
         return self._one("key").key
+
+    @property
+    def sweep_run(self) -> GivenRun | None:
+        """In a sweep, the run that has this item: its number and the `key` that its start got.
+
+        None in rounds of the source that the sweep declares, and elsewhere.
+        """
+        found: GivenRun | None = (self._run.kept or {}).get(GivenRun)
+        return found
 
     @property
     def attempt(self) -> int:

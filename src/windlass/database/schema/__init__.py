@@ -324,6 +324,22 @@ sweep = table(
     optional(stopped_at=BigInteger, source=Long, error=Long),
 )
 
+# Runs of sweeps over sources given at their start. Each has a row in `sweep` under its name.
+sweep_run = table(
+    "sweep_run",
+    key(name=Exact(100)),
+    required(sweep=Exact(100), number=BigInteger),
+    # What the source is, as JSON; and what names the run for who started it.
+    required(source=Long),
+    optional(run_key=Exact(255)),
+    # Whether workers look at it: it runs, or failed items of it are retried.
+    required(is_open=SmallInteger, started_at=BigInteger),
+    optional(ended_at=BigInteger, cancelled_at=BigInteger),
+    Index("windlass_sweep_run_number", "sweep", "number", unique=True),
+    Index("windlass_sweep_run_key", "sweep", "run_key", unique=True),
+    Index("windlass_sweep_run_open", "is_open", "sweep", "number"),
+)
+
 # The ranges of a round. Keys are JSON texts, compared for equality only; null is an open end.
 range_ = table(
     "range",

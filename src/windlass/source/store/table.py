@@ -117,6 +117,26 @@ class Table:
         place = self.url.set(query={}).render_as_string(hide_password=True)
         return f"{self._full_name} in {place}"
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What makes it again, with the password of its URL, without one from a function."""
+        return {
+            "url": self._declared_url.render_as_string(hide_password=False),
+            "table": self._full_name,
+            "key": list(self.key_columns),
+            "columns": None if self.columns is None else list(self.columns),
+            "where": self.where,
+        }
+
+    @property
+    def asks_for_password(self) -> bool:
+        """Whether a function gives its password."""
+        return self._password is not None
+
+    def sibling(self, **fields: Any) -> Table:
+        """Another table of the same database, reached as this one is."""
+        return Table(self._own_engine or self._declared_url, password=self._password, **fields)
+
     def check(self) -> None:
         """Raise `BadSource` unless it can be mirrored: every row has a key of its own."""
         if len(self.key_columns) > 1 or self.where is not None:

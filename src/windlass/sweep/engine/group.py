@@ -10,6 +10,7 @@ from typing import Generic, Protocol, TypeVar
 
 from windlass.core.face import Workplace
 from windlass.core.run.ready import KindLoad, Run
+from windlass.core.task.kind import Kind
 from windlass.sweep.engine.range_runner import ItemRun, Tally, WaitingItems
 from windlass.sweep.engine.reader import SourceCalls
 
@@ -30,6 +31,7 @@ G = TypeVar("G", bound=ItemGroup)
 class GroupRunner(ABC, Generic[G]):
     """Claims items in groups, one group at a time, runs them, and writes how they ended."""
 
+    kind: Kind
     load: KindLoad
     workplace: Workplace
     calls: SourceCalls

@@ -22,7 +22,8 @@ from msgspec.structs import replace
 from windlass.clock import Clock
 from windlass.core.run.contract import Keeper
 from windlass.core.run.ready import KindLoad, Run, State
-from windlass.core.task.kind import Given
+from windlass.core.task.kind import Given, Kind
+from windlass.core.task.sweep_run import GivenRun
 from windlass.source.contract import Key, decoded, encode_key, shown
 from windlass.sweep.engine.reader import Reading, ReadRequest, Row, known_by
 from windlass.sweep.model import Range, terms_of
@@ -59,9 +60,19 @@ class ItemRun(Run):
     __slots__ = ("is_again", "is_last", "is_put_off", "last", "retry_at", "rows")
 
     def __init__(
-        self, task: Claimed, load: KindLoad, rows: Sequence[Row], *, keeper: Keeper | None = None
+        self,
+        task: Claimed,
+        load: KindLoad,
+        rows: Sequence[Row],
+        *,
+        kind: Kind,
+        keeper: Keeper | None = None,
     ) -> None:
         super().__init__(task, load)
+        # Runs over sources that were given at start share the load, and each has its own source.
+        self.kind = kind
+        if (run := terms_of(kind).run) is not None:
+            self.kept = {GivenRun: run}
         self.number = next(NUMBERS)
         self.keeper = keeper
         self.rows = rows
@@ -249,13 +260,14 @@ class RangeRunner:
     """Runs one claimed range. The sweeper's thread calls it; other threads only say what ended."""
 
     def __init__(
-        self, found: Range, load: KindLoad, *, clock: Clock, wake: Callable[[], None]
+        self, found: Range, load: KindLoad, *, kind: Kind, clock: Clock, wake: Callable[[], None]
     ) -> None:
         assert found.batch is not None
         assert found.worker is not None
         self.range = found
         self.load = load
-        self.terms = terms_of(load.kind)
+        self.kind = kind
+        self.terms = terms_of(kind)
         self.batch = found.batch
         self.worker = found.worker
         self._wake = wake
@@ -396,7 +408,7 @@ class RangeRunner:
         while self._entries and len(runs) < most:
             entry = self._entries.popleft()
             self._rows_waiting -= len(entry.rows)
-            run = ItemRun(self._task, self.load, entry.rows, keeper=self)
+            run = ItemRun(self._task, self.load, entry.rows, kind=self.kind, keeper=self)
             run.is_again, run.is_last, run.page = entry.is_again, entry.is_last, entry.page
             self._window.append(run)
             runs.append(run)

@@ -30,7 +30,7 @@ from windlass.source.contract import (
     encode_key,
     name_of,
 )
-from windlass.sweep.model import Range, terms_of
+from windlass.sweep.model import Range, name_of_rows, terms_of
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
 
@@ -51,7 +51,7 @@ class SourceCalls:
 
     def __init__(self, kind: Kind, site: Site, *, threads: int) -> None:
         self.source = CheckedSource(terms_of(kind).source)
-        self._name = kind.name
+        self._name = name_of_rows(kind)
         self._site = site
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="windlass-source")
         # Why the sweep cannot continue, as its row says.

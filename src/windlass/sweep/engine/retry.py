@@ -10,6 +10,7 @@ from windlass.source.contract import decode_key
 from windlass.sweep.engine.group import GroupRunner
 from windlass.sweep.engine.range_runner import ItemRun, claimed
 from windlass.sweep.engine.reader import find_row
+from windlass.sweep.model import name_of_rows
 from windlass.sweep.store import failed_item as store
 from windlass.sweep.store.failed_item import FailedItem
 from windlass.value.outcome import Failed, Retried, Snoozed
@@ -63,8 +64,8 @@ class RetryRunner(GroupRunner[ClaimedItems]):
                 found.failed[run.task.id] = error
 
     def _claim(self, batch: int, worker: int) -> ClaimedItems:
-        kind, site = self.load.kind, self.workplace.site
-        name, now = kind.name, site.clock.now()
+        kind, site = self.kind, self.workplace.site
+        name, now = name_of_rows(kind), site.clock.now()
         items: list[FailedItem] = site.database.write_as(
             worker,
             lambda connection: store.claim(
@@ -84,8 +85,9 @@ class RetryRunner(GroupRunner[ClaimedItems]):
             if row is None:
                 found.succeeded.append(each.id)
                 continue
-            task = claimed(name, each.id, batch=batch, worker=worker, now=now)
-            found.runs.append(ItemRun(task, self.load, [(key, row[1])], keeper=self))
+            task = claimed(kind.name, each.id, batch=batch, worker=worker, now=now)
+            run = ItemRun(task, self.load, [(key, row[1])], kind=kind, keeper=self)
+            found.runs.append(run)
         return found
 
     def _settle(self, found: ClaimedItems) -> None:

@@ -29,6 +29,7 @@ from windlass.sweep.model import (
     has_same_keys,
     is_sweep,
     may_begin_at,
+    name_of_rows,
     terms_of,
     tiles,
 )
@@ -146,7 +147,7 @@ def open_round(
 
     With a `worker` it acts on its behalf: None if that was marked left.
     """
-    cut, rows = _plan(source, before.ranges)
+    cut, rows = plan_ranges(source, before.ranges)
     ids, text = site.numbers.take(len(cut)), described(terms_of(kind).source)
 
     def work(connection: Connection) -> int | None:
@@ -168,7 +169,7 @@ def open_round(
     return number
 
 
-def _plan(source: SweepSource, count: int) -> tuple[list[Tile], int | None]:
+def plan_ranges(source: SweepSource, count: int) -> tuple[list[Tile], int | None]:
     """The ranges of a new round, and about how many rows: the source is checked and counted."""
     check: Any = getattr(source, "check_sweep", None) or getattr(source, "check", None)
     if check is not None:
@@ -201,12 +202,15 @@ class RoundStarter:
     @property
     def is_declared_here(self) -> bool:
         """Whether the sweep reads the source that this app declares, not one with other keys."""
-        return self.row is None or has_same_keys(self.row.source, self.described)
+        is_run = terms_of(self.kind).run is not None
+        return is_run or self.row is None or has_same_keys(self.row.source, self.described)
 
     @property
     def is_due(self) -> bool:
         """Whether this worker should start a round now."""
         row, is_drain = self.row, self.workplace.until_idle
+        if not terms_of(self.kind).auto:
+            return False
         if row is None or row.is_running or row.due_at is None or row.stopped_at is not None:
             return False
         if (is_drain and self.has_begun) or not self.is_declared_here:
@@ -226,7 +230,7 @@ class RoundStarter:
 
     def read_row(self) -> None:
         """Read the row again, after this worker has changed it."""
-        name = self.kind.name
+        name = name_of_rows(self.kind)
         self.row = self.workplace.site.database.read(lambda connection: store.get(connection, name))
 
     def start(self, worker: int) -> None:
@@ -269,7 +273,7 @@ class RoundStarter:
         While workers with both declarations live, they must not take it from each other.
         """
         now = time.monotonic()
-        if self.is_declared_here:
+        if self.is_declared_here or terms_of(self.kind).run is not None:
             self.others_since, self.was_idle = None, False
         elif self.others_since is None:
             self.others_since = now

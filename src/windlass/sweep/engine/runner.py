@@ -22,7 +22,14 @@ from windlass.sweep.engine.retry import RetryRunner
 from windlass.sweep.engine.round import RoundStarter
 from windlass.sweep.engine.soon import SoonRunner
 from windlass.sweep.engine.split import cut_longest
-from windlass.sweep.model import Range, RoundView, SweepRow, stragglers, terms_of
+from windlass.sweep.model import (
+    Range,
+    RoundView,
+    SweepRow,
+    name_of_rows,
+    stragglers,
+    terms_of,
+)
 from windlass.sweep.store import range as store
 from windlass.sweep.store import sweep as sweep_store
 from windlass.sweep.store.range import Claim, ClaimRequest, Completed, Save
@@ -53,7 +60,10 @@ class SweepRunner:
         self, kind: Kind, workplace: Workplace, *, threads: int, wake: Callable[[], None]
     ) -> None:
         self.kind = kind
-        self.name = kind.name
+        # Under which its rows are; several runs of one sweep run side by side.
+        self.name = name_of_rows(kind)
+        # How many runners of its kind have items that may begin, itself included.
+        self.company = 1
         self.load = workplace.in_flight.loads[kind.name]
         self.ranges: list[RangeRunner] = []
         self.calls = SourceCalls(kind, workplace.site, threads=threads)
@@ -85,6 +95,26 @@ class SweepRunner:
     def _asked(self) -> list[RetryRunner | SoonRunner]:
         """What runs because it was asked for, beside the round."""
         return [each for each in (self.soon, self.retry) if each is not None]
+
+    @property
+    def is_run(self) -> bool:
+        """Whether it runs over a source that was given at start."""
+        return terms_of(self.kind).run is not None
+
+    @property
+    def has_items(self) -> bool:
+        """Whether it has items that may begin."""
+        return any(each.has_some for each in self._keepers)
+
+    @property
+    def may_go(self) -> bool:
+        """Whether nothing of it is here: no item, and no tally that is not written."""
+        is_busy = self.is_busy or any(each.is_due for each in self._asked)
+        return not is_busy and all(tally.is_empty for tally in self._tallies)
+
+    @property
+    def _tallies(self) -> list[Tally]:
+        return [*self.unsaved_tallies, *(each.tally for each in self._keepers)]
 
     @property
     def asked_batches(self) -> set[int]:
@@ -126,7 +156,7 @@ class SweepRunner:
     @property
     def _is_held_back(self) -> bool:
         is_running = self.load.running or self.load.queued
-        return self._workplace.gate.is_held(self.name) and not is_running
+        return self._workplace.gate.is_held(self.kind.name) and not is_running
 
     def see(self, row: SweepRow | None, seen: SeenSweep) -> None:
         """Learn what the rows of the sweep say now."""
@@ -136,11 +166,11 @@ class SweepRunner:
         if self.retry is not None:
             self.retry.is_due = seen.is_retry_due
         elif seen.is_retry_due:
-            self.retry = RetryRunner(self.load, self._workplace, self.calls, self._wake)
+            self.retry = RetryRunner(self.kind, self.load, self._workplace, self.calls, self._wake)
         if self.soon is not None:
             self.soon.is_due = seen.is_asked
         elif seen.is_asked:
-            self.soon = SoonRunner(self.load, self._workplace, self.calls, self._wake)
+            self.soon = SoonRunner(self.kind, self.load, self._workplace, self.calls, self._wake)
         self._has_abandoned = seen.has_abandoned
         self._notes_all = seen.notes_all
         for each in self.ranges:
@@ -192,7 +222,7 @@ class SweepRunner:
 
     def take_tallies(self, *, only_urgent: bool) -> list[Tally]:
         """What has ended since the last time; called under the lock of the rows in flight."""
-        found = [*self.unsaved_tallies, *(each.tally for each in self._keepers)]
+        found = self._tallies
         if only_urgent and not any(tally.is_urgent for tally in found):
             return []
         self.unsaved_tallies = []
@@ -291,7 +321,9 @@ class SweepRunner:
                 telemetry.emit("range.rescued", **facts, lost=found.range.lost)
             if found.poison is not None:
                 telemetry.emit("range.poison", **facts, key=found.poison)
-            mine = RangeRunner(found.range, self.load, clock=self._site.clock, wake=self._wake)
+            mine = RangeRunner(
+                found.range, self.load, kind=self.kind, clock=self._site.clock, wake=self._wake
+            )
             mine.notes_all = self._notes_all
             self.ranges.append(mine)
             if found.range.is_careful:
@@ -355,13 +387,16 @@ class SweepRunner:
     def _fill(self) -> None:
         """Queue as many items as may begin."""
         gate, in_flight = self._workplace.gate, self._workplace.in_flight
-        room = 0 if self._workplace.is_quiet() else in_flight.capacity.room_for_items(self.name)
+        name = self.kind.name
+        room = 0 if self._workplace.is_quiet() else in_flight.capacity.room_for_items(name)
+        # Runs side by side have equal parts of what is free.
+        room = -(-room // max(1, self.company))
         sources = [each for each in self._keepers if each.has_some]
-        is_tripped = self.load.is_tripped or gate.is_tripped(self.name)
+        is_tripped = self.load.is_tripped or gate.is_tripped(name)
         if not room or not sources or is_tripped:
             return
         version = in_flight.plan_version
-        allowed = gate.allow(self.name, room)
+        allowed = gate.allow(name, room)
         runs: list[ItemRun] = []
         for place, each in enumerate(sources):
             share = -(-(allowed.most - len(runs)) // (len(sources) - place))
@@ -371,7 +406,7 @@ class SweepRunner:
             for run, moment in zip(runs, allowed.moments, strict=False):
                 run.start_at = moment
             in_flight.add_items(runs, version=version)
-        gate.took(self.name, allowed, len(runs))
+        gate.took(name, allowed, len(runs))
 
     def _fail_delayed(self) -> None:
         """A worker that ends when nothing is due leaves later tries to others."""

@@ -90,7 +90,7 @@ class SoonRunner(GroupRunner[ClaimedVisits]):
             found.put_off[found.requests[run.number][0].key_hash] = due_at
 
     def _claim(self, batch: int, worker: int) -> ClaimedVisits:
-        site, name = self.workplace.site, self.load.kind.name
+        site, name = self.workplace.site, self.kind.name
         now = site.clock.now()
 
         def work(connection: Connection) -> tuple[list[VisitRequest], dict[str, int]]:
@@ -112,7 +112,7 @@ class SoonRunner(GroupRunner[ClaimedVisits]):
         return found
 
     def _prepare(self, asked: VisitRequest, found: ClaimedVisits, now: int) -> None:
-        kind = self.load.kind
+        kind = self.kind
         try:
             row = find_row(kind, self.calls.source, decode_key(asked.item_key))
         except BaseException as problem:
@@ -124,7 +124,7 @@ class SoonRunner(GroupRunner[ClaimedVisits]):
             found.ended.append(EndedVisit(asked, asked.item_key))
             return
         task = claimed(kind.name, next(NUMBERS), batch=found.batch, worker=found.worker, now=now)
-        run = ItemRun(task, self.load, [row], keeper=self)
+        run = ItemRun(task, self.load, [row], kind=kind, keeper=self)
         found.requests[run.number] = asked, encode_key(row[0])
         found.runs.append(run)
 
@@ -145,7 +145,7 @@ class SoonRunner(GroupRunner[ClaimedVisits]):
     def _write(
         self, found: ClaimedVisits, ended: list[EndedVisit], put_off: dict[str, int]
     ) -> None:
-        site, name = self.workplace.site, self.load.kind.name
+        site, name = self.workplace.site, self.kind.name
         dialect = site.database.dialect
         numbers = site.numbers.take(max(1, len(ended)))
 

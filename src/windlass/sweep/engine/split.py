@@ -14,7 +14,13 @@ from windlass.core.face import Site
 from windlass.core.shard.shard import Shard
 from windlass.core.task.kind import Kind
 from windlass.source.contract import SweepSource, decoded, encode_key, name_of
-from windlass.sweep.model import Range, next_to_merge, next_to_split, terms_of
+from windlass.sweep.model import (
+    Range,
+    name_of_rows,
+    next_to_merge,
+    next_to_split,
+    terms_of,
+)
 from windlass.sweep.store import range as ranges
 
 TRIES = 20
@@ -26,7 +32,9 @@ def split_into(shard: Shard, kind: Kind, count: int) -> int:
     """Cut or merge ranges until there are `count`, or nothing more can be done; how many then."""
     refused: set[int] = set()
     while True:
-        found = shard.database.read(lambda connection: ranges.listing(connection, kind.name))
+        found = shard.database.read(
+            lambda connection: ranges.listing(connection, name_of_rows(kind))
+        )
         if len(found) > count:
             has_changed = _merge_smallest(shard, found, refused)
         else:

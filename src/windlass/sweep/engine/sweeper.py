@@ -30,9 +30,11 @@ from windlass.database.dialect.base import Count
 from windlass.source.contract import encode_key
 from windlass.sweep.engine.range_runner import MOST_NOTED, SAVE_EVERY, RangeRunner, Tally
 from windlass.sweep.engine.runner import SeenSweep, SweepRunner
+from windlass.sweep.engine.served import ServedRuns
 from windlass.sweep.model import SweepRow, is_sweep
 from windlass.sweep.store import range as ranges
 from windlass.sweep.store import sweep as store
+from windlass.sweep.store.run import SweepRunRow
 
 # How many threads call the source of the only sweep, and of each of several.
 THREADS = 4
@@ -67,9 +69,9 @@ class Sweeper(FaceLoop):
         self._in_flight = workplace.in_flight
         self._meter = workplace.site.registry.meter
         threads = THREADS if len(kinds) == 1 else FEWEST_THREADS
-        self.runners = [
-            SweepRunner(kind, workplace, threads=threads, wake=self.wake) for kind in kinds
-        ]
+        self._own = [self._runner(kind, threads) for kind in kinds]
+        self._runs = ServedRuns({kind.name: kind for kind in kinds}, self._site, self._runner)
+        self._turn = 0
         self._me = 0
         self._looked_at = float("-inf")
         self._noted_at = 0.0
@@ -77,6 +79,14 @@ class Sweeper(FaceLoop):
         # Sweeps with a range that waits to run alone.
         self._careful: list[SweepRunner] = []
         self._make_way_at: float | None = None
+
+    def _runner(self, kind: Kind, threads: int = FEWEST_THREADS) -> SweepRunner:
+        return SweepRunner(kind, self._workplace, threads=threads, wake=self.wake)
+
+    @property
+    def runners(self) -> list[SweepRunner]:
+        """Those of sweeps, and of runs over given sources."""
+        return [*self._own, *self._runs.runners.values()]
 
     def tick(self) -> float:
         me, is_halted = self._workplace.worker(), self._in_flight.is_halted
@@ -89,7 +99,7 @@ class Sweeper(FaceLoop):
         self._look()
         has_careful = any(runner.is_careful for runner in self.runners)
         makes_way = not has_careful and self._makes_way()
-        for runner in sorted(self.runners, key=lambda runner: runner not in self._careful):
+        for runner in self._in_turn():
             has_ranges = bool(self._held())
             runner.step(me, may_claim=not has_careful, is_alone=not has_ranges, makes_way=makes_way)
         self.save()
@@ -105,6 +115,19 @@ class Sweeper(FaceLoop):
             self.trouble = next(filter(None, problems), None)
         is_busy = any(runner.is_busy for runner in self.runners)
         return BUSY_PAUSE if is_busy or is_drain else IDLE_PAUSE
+
+    def _in_turn(self) -> list[SweepRunner]:
+        """Those with a careful range first; the others take turns, as runs of a sweep share it."""
+        runners = self.runners
+        if self._runs.runners:
+            self._turn = (self._turn + 1) % len(runners)
+            runners = runners[self._turn :] + runners[: self._turn]
+            company = Counter(runner.kind.name for runner in runners if runner.has_items)
+            for runner in runners:
+                name = runner.kind.name
+                runner.company = max(1, company[name])
+                company[name] -= runner.has_items
+        return sorted(runners, key=lambda runner: runner not in self._careful)
 
     def look_soon(self) -> None:
         """Something may have changed: read the rows in a moment."""
@@ -168,11 +191,16 @@ class Sweeper(FaceLoop):
             return
         now = self._site.clock.now()
 
-        names = [runner.name for runner in self.runners]
+        own = [runner.name for runner in self._own]
 
         def read(connection: Connection) -> tuple[dict[str, SweepRow], dict[str, SeenSweep]]:
-            rows = {row.name: row for row in store.listing(connection)}
-            due, free = store.due_retries(connection, now=now), ranges.free(connection)
+            free = ranges.free(connection)
+            names = own
+            if self._runs.runners or store.has_open_runs(connection):
+                runs[:] = self._runs.read(connection, free.abandoned | free.careful)
+                names = [*own, *self._runs.names(runs)]
+            rows = store.named(connection, names)
+            due = store.due_retries(connection, names, now=now)
             asked = store.asked_visits(connection, now=now)
             noted = store.wanted_fresh(connection, now=now)
             careful[:] = free.careful
@@ -183,8 +211,11 @@ class Sweeper(FaceLoop):
             return rows, seen
 
         careful: list[str] = []
+        runs: list[SweepRunRow] = []
         rows, seen = self._site.database.read(read, tries=2)
         self._looked_at = time.monotonic()
+        if self._runs.runners or runs:
+            self._runs.see(runs, rows)
         for runner in self.runners:
             runner.see(rows.get(runner.name), seen[runner.name])
         self._careful = [runner for runner in self.runners if runner.name in careful]
@@ -272,7 +303,7 @@ class Sweeper(FaceLoop):
             return
         durations: dict[str, list[float]] = {}
         for runner, tally in tallies:
-            durations.setdefault(runner.name, []).extend(tally.durations)
+            durations.setdefault(runner.kind.name, []).extend(tally.durations)
             if tally.overloaded:
                 meter.overload(runner.load.kind, tally.overloaded)
         meter.swept(_counts(tallies, self._me, now), durations)
@@ -287,7 +318,7 @@ class Sweeper(FaceLoop):
         opened = {move.kind for move in moves if move.opened}
         for runner in self.runners:
             if opened.intersection(runner.load.names):
-                self._in_flight.take_back(runner.name)
+                self._in_flight.take_back(runner.kind.name)
         self._in_flight.undisturbed(self._reset_trips)
 
     def _reset_trips(self) -> None:
@@ -332,7 +363,8 @@ def _did(tallies: list[tuple[SweepRunner, Tally]]) -> dict[str, tuple[list[str],
     """The encoded keys that were done, by sweep, and a moment before all of them."""
     found: dict[str, tuple[list[str], int]] = {}
     for runner, tally in tallies:
-        if tally.did:
+        # Visits are of the sweep's own source.
+        if tally.did and not runner.is_run:
             keys, at = found.get(runner.name, ([], tally.did_since))
             keys += [encode_key(key) for key in tally.did[: MOST_NOTED - len(keys)]]
             found[runner.name] = keys, min(at, tally.did_since)
@@ -344,7 +376,8 @@ def _counts(tallies: list[tuple[SweepRunner, Tally]], worker: int, now: int) -> 
     for runner, tally in tallies:
         if not (tally.done or tally.failed or tally.retried):
             continue
-        count = counts.setdefault(runner.name, Count(now // MINUTE, runner.name, worker))
+        name = runner.kind.name
+        count = counts.setdefault(name, Count(now // MINUTE, name, worker))
         count.done += tally.done
         count.failed += tally.failed
         count.retried += tally.retried

@@ -161,7 +161,9 @@ class SweepVisitor:
         task = claimed(name, 0, batch=0, worker=0, now=now)
         load = KindLoad(self.kind, 1)
         load.observer = observer_of(self.kind, self.hooks)
-        return PreparedVisit(known, ItemRun(task, load, [row]), hold, deadline, passage)
+        return PreparedVisit(
+            known, ItemRun(task, load, [row], kind=self.kind), hold, deadline, passage
+        )
 
     def _hold(
         self, hold: KeyHold, own: str, *, asked_at: int, deadline: float, key: Key

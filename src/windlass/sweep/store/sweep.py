@@ -25,6 +25,7 @@ from sqlalchemy import (
 from windlass.core.alert import store as alert
 from windlass.core.alert.model import Trouble
 from windlass.core.face import Site
+from windlass.core.task.sweep_run import RUN_SIGN
 from windlass.database.database import has_tables
 from windlass.database.dialect.base import Dialect
 from windlass.database.schema import (
@@ -34,6 +35,7 @@ from windlass.database.schema import (
     sweep_done,
     sweep_failure,
     sweep_fresh,
+    sweep_run,
     visit_request,
 )
 from windlass.sweep.model import (
@@ -50,6 +52,8 @@ from windlass.value.status import Status
 KEEP_ROUNDS = 1_000
 # The migration that has the tables of visits.
 VISITS = "0010"
+# The migration that has the table of runs over sources that were given at their start.
+RUNS = "0015"
 # How long a round's work is remembered at most, and how long after a visit last asked for it.
 LONGEST_FRESH = 60 * 60 * 1_000_000
 ASKED_FOR = 7 * 86_400 * 1_000_000
@@ -132,22 +136,46 @@ def get(connection: Connection, name: str, *, lock: bool = False) -> SweepRow | 
 
 
 def listing(connection: Connection) -> list[SweepRow]:
-    """All sweeps, by name."""
-    return [_sweep(row) for row in connection.execute(select(*COLUMNS).order_by(sweep.c.name))]
+    """All sweeps, by name, without their runs."""
+    query = select(*COLUMNS).where(*_is_no_run(connection)).order_by(sweep.c.name)
+    return [_sweep(row) for row in connection.execute(query)]
+
+
+def named(connection: Connection, names: Sequence[str]) -> dict[str, SweepRow]:
+    """The rows of these sweeps and runs, by name."""
+    rows = connection.execute(select(*COLUMNS).where(sweep.c.name.in_(names)))
+    return {row.name: _sweep(row) for row in rows}
 
 
 def names(connection: Connection) -> list[str]:
-    """The names of all sweeps."""
-    return list(connection.scalars(select(sweep.c.name).order_by(sweep.c.name)))
+    """The names of all sweeps, without their runs."""
+    query = select(sweep.c.name).where(*_is_no_run(connection))
+    return list(connection.scalars(query.order_by(sweep.c.name)))
 
 
-def due_retries(connection: Connection, *, now: int) -> set[str]:
-    """The names of sweeps with failed items that wait to be retried now."""
+def _is_no_run(connection: Connection) -> list[ColumnElement[bool]]:
+    """The condition that a row is a sweep."""
+    if not has_tables(connection, RUNS):
+        return []
+    return [sweep.c.name.not_in(select(sweep_run.c.name))]
+
+
+def has_open_runs(connection: Connection) -> bool:
+    """Whether runs over given sources wait for workers."""
+    if not has_tables(connection, RUNS):
+        return False
+    open_ = select(sweep_run.c.name).where(sweep_run.c.is_open == 1)
+    return connection.scalar(open_.limit(1)) is not None
+
+
+def due_retries(connection: Connection, names: Sequence[str], *, now: int) -> set[str]:
+    """Those of these sweeps and runs with failed items that wait to be retried now."""
     failed = sweep_failure.c
     waits = select(failed.id).where(
         failed.sweep == sweep.c.name, failed.retry_at <= now, failed.batch.is_(None)
     )
-    return set(connection.scalars(select(sweep.c.name).where(waits.exists())))
+    query = select(sweep.c.name).where(sweep.c.name.in_(names), waits.exists())
+    return set(connection.scalars(query))
 
 
 def asked_visits(connection: Connection, *, now: int) -> set[str]:
@@ -157,7 +185,8 @@ def asked_visits(connection: Connection, *, now: int) -> set[str]:
     waits = select(visit_request.c.key_hash).where(
         visit_request.c.sweep == sweep.c.name, is_due(now)
     )
-    return set(connection.scalars(select(sweep.c.name).where(waits.exists())))
+    query = select(sweep.c.name).where(waits.exists(), *_is_no_run(connection))
+    return set(connection.scalars(query))
 
 
 def is_free(now: int) -> ColumnElement[bool]:
@@ -321,7 +350,7 @@ def take_over(
     connection.execute(update(sweep).where(sweep.c.name == name).values(source=source))
     if not row.is_running:
         return None
-    over = _note_round(connection, row, now=now)
+    over = note_round(connection, row, now=now)
     connection.execute(delete(range_).where(range_.c.sweep == name))
     connection.execute(
         update(sweep)
@@ -337,7 +366,8 @@ def take_over(
     return over
 
 
-def _note_round(connection: Connection, row: SweepRow, *, now: int) -> RoundView:
+def note_round(connection: Connection, row: SweepRow, *, now: int) -> RoundView:
+    """Keep the round that runs as history."""
     counts = [func.sum(range_.c[name]).label(name) for name in ("done", "failed", "repeated")]
     query = select(*counts, func.count().label("ranges")).where(
         range_.c.sweep == row.name, range_.c.round == row.round
@@ -351,7 +381,7 @@ def _note_round(connection: Connection, row: SweepRow, *, now: int) -> RoundView
 
 def end_round(connection: Connection, row: SweepRow, *, now: int) -> RoundView:
     """End a round whose ranges are all done."""
-    over = _note_round(connection, row, now=now)
+    over = note_round(connection, row, now=now)
     connection.execute(
         update(sweep)
         .where(sweep.c.name == row.name)
@@ -362,6 +392,16 @@ def end_round(connection: Connection, row: SweepRow, *, now: int) -> RoundView:
             rows_estimate=over.done + over.failed,
         )
     )
+    if RUN_SIGN in row.name and has_tables(connection, RUNS):
+        waits = select(sweep_failure.c.id).where(
+            sweep_failure.c.sweep == row.name, sweep_failure.c.retry_at.is_not(None)
+        )
+        is_open = int(connection.scalar(waits.limit(1)) is not None)
+        connection.execute(
+            update(sweep_run)
+            .where(sweep_run.c.name == row.name)
+            .values(ended_at=now, is_open=is_open)
+        )
     # This round passed all keys: an item that failed before and not now has succeeded or is gone.
     connection.execute(
         delete(sweep_failure).where(

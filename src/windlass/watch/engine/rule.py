@@ -31,6 +31,7 @@ from windlass.database.connection import Connection
 from windlass.queue.model.consume import is_consumer
 from windlass.sweep.model import is_sweep
 from windlass.sweep.store import range as ranges
+from windlass.sweep.store import run as sweep_run
 from windlass.sweep.store import sweep
 from windlass.value.duration import format_duration
 from windlass.watch.declare import Watching
@@ -171,6 +172,7 @@ def lasts(look: Look) -> Iterator[Trouble]:
             text = f"the last round of sweep {row.name!r} ended with {over.failed} failed items"
             see = f"windlass sweep failures {row.name}"
             yield Trouble("failures", row.name, f"{text}; see: {see}", times=over.failed)
+    yield from _sweep_runs(look)
     dead = [each for each in look.workers if each.left_why == SILENT]
     if len(dead) > look.watching.limit("workers dying", "", DEATHS_AN_HOUR):
         hosts = ", ".join(sorted({each.host for each in dead}))
@@ -180,6 +182,17 @@ def lasts(look: Look) -> Iterator[Trouble]:
             f"{len(dead)} workers missed their heartbeat in the last hour, on {hosts}; "
             "see: windlass ring",
         )
+
+
+def _sweep_runs(look: Look) -> Iterator[Trouble]:
+    """Runs over given sources that cannot be read, or that ended with failed items."""
+    for row in sweep_run.with_errors(look.connection):
+        text = f"run {row.name!r} cannot read its source: {row.error}"
+        yield Trouble("source", row.name, f"{text}; or end it: windlass sweep cancel {row.name}")
+    for run in sweep_run.with_failures(look.connection):
+        text = f"run {run.name!r} ended with {run.items} failed items"
+        see = f"windlass sweep failures {run.name}"
+        yield Trouble("failures", run.name, f"{text}; see: {see}", times=run.items)
 
 
 def recovered(look: Look) -> Iterator[str]:
@@ -287,6 +300,7 @@ def _unserved_sweep(look: Look, name: str) -> Iterator[Trouble]:
         return
     row = sweep.get(look.connection, name)
     is_open = any(each.is_open for each in ranges.listing(look.connection, name))
+    is_open = is_open or bool(sweep_run.opened(look.connection, [name]))
     if row is None or not (is_open or (row.due_at is not None and row.due_at <= look.now)):
         return
     text = f"no worker serves sweep {name!r}, and its round waits; start one: windlass worker"

@@ -32,7 +32,8 @@ from windlass.operate.downstream import operate as downstream
 from windlass.queue.operate import operate as queue
 from windlass.rolling.operate import freshness
 from windlass.sweep.model import is_sweep
-from windlass.sweep.operate.sweep import Sweep, Sweeps
+from windlass.sweep.operate.state import Sweeps
+from windlass.sweep.operate.sweep import Sweep
 from windlass.value.metric import MetricValue
 from windlass.watch.metric.process import names_of
 from windlass.watch.metric.table import MOST_KINDS, OTHER

@@ -31,9 +31,10 @@ from windlass.errors import UnknownKind
 from windlass.queue.model.consume import is_consumer, terms_of
 from windlass.queue.store import inbox, outbox
 from windlass.sweep import model
-from windlass.sweep.model import is_sweep, sweep_why
+from windlass.sweep.model import has_source, is_sweep, sweep_why
 from windlass.sweep.store import failed_item as sweep_failure
 from windlass.sweep.store import range as ranges
+from windlass.sweep.store import run as sweep_run
 from windlass.sweep.store import sweep
 from windlass.value.duration import format_duration
 from windlass.value.outcome import MISFIT_DELAY, Misfit
@@ -53,6 +54,8 @@ from windlass.watch.model import (
 )
 
 HOUR = 60
+# How many open runs of a sweep over given sources are counted.
+RUNS_COUNTED = 50
 FAILURES_SHOWN = 5
 NEAR_ITS_RATE = 0.7
 NONE_COUNTED = {"waiting": 0, "due": 0, "running": 0, "failed": 0}
@@ -334,18 +337,27 @@ class _Reader:
     def _sweep(self, kind: Kind) -> _OwnStatus:
         row = sweep.get(self._connection, kind.name)
         found = ranges.listing(self._connection, kind.name)
-        waiting = sum(each.is_free for each in found)
+        runs = sweep_run.opened(self._connection, [kind.name])
+        given = [ranges.listing(self._connection, run.name) for run in runs[:RUNS_COUNTED]]
+        every = [*found, *(each for part in given for each in part)]
+        waiting = sum(each.is_free for each in every)
         total = None if row is None else row.rows
         percent = model.estimate(found, total=total, rate=0.0).percent
         counts = {
             "waiting": waiting,
             "due": waiting,
-            "running": sum(each.is_open and not each.is_free for each in found),
-            "failed": sweep_failure.count(self._connection, kind.name),
+            "running": sum(each.is_open and not each.is_free for each in every),
+            "failed": sweep_failure.count(self._connection, kind.name)
+            + sum(sweep_failure.count(self._connection, run.name) for run in runs[:RUNS_COUNTED]),
         }
         far = "unknown" if percent is None else f"{percent:.0f} %"
         told = f"round {0 if row is None else row.round:,}, {far}"
-        return _OwnStatus(counts, told, sweep_why(row, found, self.now))
+        if runs:
+            told = f"{told}, {len(runs):,} {'run' if len(runs) == 1 else 'runs'} over given sources"
+            is_owned = any(each.batch is not None for each in every)
+            return _OwnStatus(counts, told, "running" if is_owned else "waiting for a worker")
+        why = sweep_why(row, found, self.now, has_source=has_source(kind))
+        return _OwnStatus(counts, told, why)
 
 
 @dataclass(frozen=True)
