@@ -301,6 +301,28 @@ def test_a_consumer_of_redis_that_vanished_loses_nothing(redis):
     assert all(each.is_again for each in again)
 
 
+@pytest.mark.parametrize("alone", [None, "me"], ids=["together", "alone"])
+def test_what_a_killed_redis_did_not_hear_about_is_delivered_again(pools, alone):
+    skip_without_broker("redis", pools.missing)
+    with Redis(fast=False) as server:
+        queue = Queue(server.url, "product", options={"visibility_timeout": 1})
+        with broker_of(queue) as broker:
+            broker.publish(queue, messages(2))
+            subscription = broker.subscribe(queue, prefetch=2, alone=alone)
+            found = taken(subscription, 2)
+
+            server.kill()
+            with pytest.raises(windlass.BrokerUnavailable):
+                subscription.acknowledge(found)
+            server.start()
+            again = taken(subscription, 2)
+
+            assert [each.id for each in again] == ["m0", "m1"]
+            assert subscription.acknowledge(again) == 2
+            assert taken(subscription, 0) == []
+            assert broker.depth(queue) == 0
+
+
 def test_a_killed_broker_is_an_error_and_then_a_new_connection():
     with Redis(fast=False) as server:
         queue = fresh_queue(server)

@@ -240,9 +240,14 @@ class RedisSubscription(Subscription):
     def _tell(self, script: str, deliveries: Sequence[Delivered]) -> int:
         # A lost connection changes nothing here: Redis knows the tag, not who took it.
         tags = [each.tag for each in deliveries if each.tag in self._open]
-        known = self._run(script, tags) if tags else 0
+        # Whether Redis hears it or not: what is no longer touched lapses, and is delivered again.
         self._open.difference_update(tags)
-        return known
+        try:
+            return self._run(script, tags) if tags else 0
+        except BrokerUnavailable:
+            # One that receives alone takes back what it had when it begins anew.
+            self._is_alone = False
+            raise
 
     def _run(self, script: str, tags: Iterable[int]) -> int:
         keys = [*self._keys, self._lists[0]]

@@ -34,6 +34,8 @@ class Keeping:
 
     def known(self, ids: Collection[str]) -> set[str]:
         """Those of the ids that were received before."""
+        if not ids:
+            return set()
         name = self._kind.name
         return self._database.read(lambda connection: inbox.known(connection, name, ids))
 
