@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from windlass.core.task.declare import Task, TaskRef
     from windlass.core.task.hook import MiddlewareContext
     from windlass.core.task.items import ListTask
-    from windlass.database.sink import asink, asink_many, make_sink, sink, sink_many
+    from windlass.database.sink import amake_sink, asink, asink_many, make_sink, sink, sink_many
     from windlass.errors import *
     from windlass.external.model import Done, External, Failed, Running
     from windlass.flow.declare import Drawing, Edit, Node
@@ -138,6 +138,7 @@ __all__ = [
     "WindlassError",
     "Window",
     "__version__",
+    "amake_sink",
     "asink",
     "asink_many",
     "context",
@@ -160,7 +161,14 @@ __getattr__ = attributes_of(
         "windlass.core.task.declare": ("Task", "TaskRef"),
         "windlass.core.task.hook": ("MiddlewareContext",),
         "windlass.core.task.items": ("ListTask",),
-        "windlass.database.sink": ("asink", "asink_many", "make_sink", "sink", "sink_many"),
+        "windlass.database.sink": (
+            "amake_sink",
+            "asink",
+            "asink_many",
+            "make_sink",
+            "sink",
+            "sink_many",
+        ),
         "windlass.external.model": ("Done", "External", "Failed", "Running"),
         "windlass.flow.declare": ("Drawing", "Edit", "Node"),
         "windlass.flow.model.run": ("FlowGraph", "FlowProgress", "NodeView"),

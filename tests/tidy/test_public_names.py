@@ -13,6 +13,7 @@ from tests.tidy.source import ROOT
 
 PUBLIC = {
     "ListTask",
+    "amake_sink",
     "asink",
     "asink_many",
     "make_sink",

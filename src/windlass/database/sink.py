@@ -128,6 +128,11 @@ def make_sink(conn: object) -> None:
         target.run(statement)
 
 
+async def amake_sink(conn: object) -> None:
+    """`make_sink`, awaited; `conn` may also be async."""
+    await on_its_thread(conn, make_sink)
+
+
 @dataclass(frozen=True)
 class _Target:
     """A connection to the target database, in a transaction."""
