@@ -73,3 +73,19 @@ def test_a_sweep_of_a_shard_that_is_taken_out_begins_anew_in_another(sharded, sh
     assert moved.sweeps == ["offer"]
     assert Counter(again) == Counter(seen)
     assert offer.progress().round == 1
+
+
+def test_the_runs_of_a_sweep_are_in_its_shard(sharded):
+    seen = []
+
+    @sharded.sweep(name="offer")
+    def offer(number: int) -> None:
+        seen.append(number)
+
+    runs = [offer.start(source=Keys(first, first + 9)) for first in (1, 101)]
+    sharded.drain()
+
+    assert Counter(seen) == dict.fromkeys([*range(1, 11), *range(101, 111)], 1)
+    assert [run.progress().done for run in runs] == [10, 10]
+    (home,) = holders(sharded, "offer")
+    assert holders(sharded, "offer@1") == holders(sharded, "offer@2") == [home]

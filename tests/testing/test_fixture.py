@@ -234,3 +234,20 @@ def test_a_sweep_that_the_test_starts_runs(windlass_app, drain):
     drain()
 
     assert sorted(seen) == [1, 2, 3, 4, 5]
+
+
+def test_a_run_that_the_test_starts_does_not_begin_the_round_of_a_missing_file(
+    windlass_app, drain, tmp_path
+):
+    seen = []
+
+    @windlass_app.sweep(Csv("missing.csv", key="code"))
+    def import_products(row: dict[str, str]) -> None:
+        seen.append(row["code"])
+
+    (tmp_path / "upload.csv").write_text("code\na1\n")
+    run = import_products.start(source=Csv(tmp_path / "upload.csv", key="code"))
+    drain()
+
+    assert (seen, run.progress().why) == (["a1"], "ended")
+    assert windlass_app.alerts() == []

@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import event, text
 
 from tests.core.fetch.manual_worker import Hand
-from windlass import Status
+from windlass import Keys, Status
 from windlass.core.ring import store as ring_store
 from windlass.rolling.operate import freshness
 from windlass.rolling.store import freshness as rolling
@@ -347,3 +347,21 @@ def test_every_action_is_in_the_audit_log(console, web_shop):
         "send_mail"
     ]
     assert ref.status() is Status.CANCELLED
+
+
+def test_runs_over_given_sources_are_listed_shown_and_cancelled(console, web_shop):
+    web_shop.offer.start(source=Keys(1, 9), key="upload-1")
+    web_shop.offer.start(source=Keys(7, 7))
+    web_shop.app.drain(kinds=["offer"])
+    waiting = web_shop.offer.start(source=Keys(1, 3))
+
+    assert [each["sweep"] for each in console.get("sweeps")] == ["offer", "offer@3"]
+    assert [each["run"] for each in console.get("sweeps/offer/runs")] == [3, 2, 1]
+    shown = console.get("sweeps/offer@1")
+    assert (shown["kind"], shown["key"], shown["done"]) == ("offer", "upload-1", 8)
+    assert [each["shown"] for each in console.get("sweeps/offer@2/failures")] == ["7"]
+    assert console.do("sweeps/offer@3/cancel")["changed"] == 1
+    assert console.do("sweeps/offer@3/cancel")["changed"] == 0
+    assert waiting.progress().why == "cancelled"
+    assert console.post("sweeps/offer/cancel").status_code == 404
+    assert console.client.get("/api/sweeps/offer@9").status_code == 404
