@@ -45,12 +45,13 @@ from windlass.core.trace.provider import sending_of
 from windlass.database.access import Password
 from windlass.database.bound import BoundOptions, make_bounds
 from windlass.database.connection import URL, is_async, on_its_thread
-from windlass.errors import BadInput, WindlassError
+from windlass.errors import BadInput, NotPossible, WindlassError
 from windlass.external.operate import Externals
 from windlass.flow.operate.flow import Flow, FlowDeclarer, Flows
 from windlass.flow.operate.run import RunFinder
 from windlass.flow.operate.template import Templates
 from windlass.flow.operate.timeout import timeout_kind
+from windlass.fork import Importing
 from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate.switch.handle import Switching
 from windlass.operate.task import operate as task
@@ -397,6 +398,7 @@ class App(Switching, Alerting, Queueing):
         return await acall_through(around, context, lambda: self._asubmit(kind, calls, how))
 
     def _submit(self, kind: Kind, calls: Sequence[Call], how: How) -> list[TaskRef]:
+        _check_not_importing()
         self.prepare()
         meter, new = self.registry.meter, set[int]()
         # Without a key all of them are new.
@@ -509,6 +511,7 @@ class App(Switching, Alerting, Queueing):
         settings: WorkerSettings,
         shards: Sequence[str] | None = None,
     ) -> AnyWorker:
+        _check_not_importing()
         served = dict.fromkeys(self.fleet.named(name) for name in shards or ())
         if self.fleet.single is None:
             served = served or dict.fromkeys(self.fleet.shards)
@@ -566,6 +569,15 @@ class App(Switching, Alerting, Queueing):
     def close(self) -> None:
         """Close all connections. The app can be used again."""
         self.fleet.close()
+
+
+def _check_not_importing() -> None:
+    """Refuse what a program does when it runs, while a child process only imports it."""
+    if Importing.is_going_on:
+        raise NotPossible(
+            "a child process imports this program to find its handlers, and must neither enqueue "
+            'nor start a worker; do so behind if __name__ == "__main__":'
+        )
 
 
 def _has_loop() -> bool:

@@ -10,6 +10,12 @@ from weakref import WeakSet
 CHILD = "WINDLASS_CHILD"
 
 
+class Importing:
+    """Whether this is a child process that imports the modules of its worker just now."""
+
+    is_going_on = False
+
+
 class Forker(Protocol):
     """Owns something that a forked child must not use."""
 

@@ -75,6 +75,8 @@ class DeclaredView:
     downstreams: list[str]
     # The queue that carries it to consumers, and where its broker is.
     via: str | None
+    # What its handler runs in, if not in the worker: "process", maybe with a limit of memory.
+    isolate: str | None
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,7 @@ function Declared({ declared }: { declared: NonNullable<Kind["declared"]> }) {
     [t.switch.breaker, declared.breaker],
     [t.menu.downstreams, declared.downstreams.join(", ") || null],
     ...(declared.via === null ? [] : ([[t.switch.via, declared.via]] as const)),
+    ...(declared.isolate === null ? [] : ([[t.switch.isolate, declared.isolate]] as const)),
   ] as const;
   return (
     <Card title={t.switch.declared}>

@@ -73,6 +73,7 @@ function Full({ data }: { data: Detail }) {
             </Link>,
           ] as const,
         ]),
+    ...(task.isolate === null ? [] : ([[t.switch.isolate, task.isolate]] as const)),
     [t.field.worker, task.worker === null ? null : <span className="id">{task.worker}</span>],
     [t.task.batch, task.batch === null ? null : <span className="id">{task.batch}</span>],
     [t.task.bucket, f.number(task.bucket)],

@@ -61,6 +61,7 @@ export const switch_ = {
   untilHint: "for example 06:00, 2h or 2026-11-12 04:00 Europe/Berlin",
   untilResumed: "until it is resumed",
   via: "Carried by queue",
+  isolate: "Runs in its own",
   wasSet: (kind: string) => `${kind} was changed. Workers follow within a second.`,
   window: "Window",
   windowHint: "for example 01:00-07:00, not 2026-11-11; none for always",

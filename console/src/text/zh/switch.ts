@@ -61,6 +61,7 @@ export const switch_: Dictionary["switch"] = {
   untilHint: "例如 06:00、2h 或 2026-11-12 04:00 Europe/Berlin",
   untilResumed: "直到手动恢复",
   via: "由队列承运",
+  isolate: "独立运行于",
   wasSet: (kind) => `${kind} 已设置，工作进程会在一秒内遵从。`,
   window: "时间窗",
   windowHint: "例如 01:00-07:00, not 2026-11-11；none 表示全天",

@@ -160,8 +160,8 @@ class TaskRef(Generic[ResultT]):
     def cancel(self, reason: str = "") -> bool:
         """Cancel the task; False if it had already ended.
 
-        A running async handler is stopped within about two seconds. A sync handler cannot be
-        stopped, but its outcome is refused.
+        A running async handler is stopped within about two seconds, and so is a handler in a
+        process of its own. Another sync handler cannot be stopped, but its outcome is refused.
         """
         return self._app.cancel(self.id, reason=reason)
 

@@ -313,6 +313,7 @@ def _facts(task: operate.TaskFull, *, now: int, shard: str | None) -> Table:
         "started": None if task.started_at is None else moment_text(task.started_at, now=now),
         "finished": None if task.finished_at is None else moment_text(task.finished_at, now=now),
         "carried by": None if task.via is None else f"queue {task.via}",
+        "runs in": None if task.isolate is None else f"its own {task.isolate}",
         "worker": None if task.worker is None else str(task.worker),
         "shard": shard,
     }

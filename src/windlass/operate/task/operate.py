@@ -57,6 +57,8 @@ class TaskFull(TaskView, frozen=True):
 
     # The queue by which it is carried to consumers.
     via: str | None
+    # What its handler runs in, if not in the worker.
+    isolate: str | None
     is_rolling: bool
     can_retry: bool
     can_cancel: bool
@@ -342,6 +344,7 @@ def _full(found: TaskView, registry: Registry, *, is_node: bool) -> TaskFull:
     return TaskFull(
         **msgspec.structs.asdict(found),
         via=None if kind is None or kind.via is None else kind.via.name,
+        isolate=None if kind is None or kind.isolate is None else str(kind.isolate),
         is_rolling=is_rolling,
         # A node is retried, skipped or cancelled with its flow run.
         can_retry=found.status in RETRYABLE and not is_node,

@@ -401,6 +401,7 @@ def _declared(kind: Kind) -> DeclaredView:
         breaker=breaker,
         downstreams=[each.name for each in kind.downstreams],
         via=None if kind.via is None else f"{kind.via.name}@{kind.via.address}",
+        isolate=None if kind.isolate is None else str(kind.isolate),
     )
 
 

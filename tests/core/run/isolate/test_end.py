@@ -65,7 +65,7 @@ def test_after_a_crash_the_retry_gets_another_child(app, clock):
 
 
 def test_sys_exit_is_an_error_of_the_handler(app):
-    ref = app.task(isolate="process")(jobs.die).enqueue("sys.exit")
+    ref = app.task(isolate="process", retries=5)(jobs.die).enqueue("sys.exit")
 
     app.drain()
 

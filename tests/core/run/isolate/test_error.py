@@ -1,5 +1,6 @@
 """What a handler raises in a child is, in the worker, the error that it was."""
 
+import asyncio
 import sys
 import traceback
 import urllib.error
@@ -18,7 +19,7 @@ from windlass.errors import IdConflict, OutOfStock
 from windlass.value.load.overload import overload_in
 
 
-def crossed(error: BaseException) -> Exception:
+def crossed(error: BaseException) -> BaseException:
     """The error after its way from a child to the worker."""
     sent = msgspec.msgpack.encode(sent_of(error))
     return error_of(msgspec.msgpack.decode(sent, type=SentError))
@@ -78,11 +79,12 @@ def test_an_error_that_holds_what_cannot_cross_still_says_the_same():
     assert str(found) == "about <_io.Bytes"
 
 
-def test_what_would_end_the_worker_is_an_ordinary_error_there():
-    found = crossed(SystemExit("enough"))
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, asyncio.CancelledError])
+def test_what_would_end_the_worker_is_not_an_error_and_does_not_end_it(kind):
+    found = crossed(kind("enough"))
 
-    assert (type(found).__name__, str(found)) == ("SystemExit", "enough")
-    assert not isinstance(found, SystemExit)
+    assert (type(found).__name__, str(found)) == (kind.__name__, "enough")
+    assert not isinstance(found, kind | Exception)
 
 
 def test_the_traceback_shows_the_lines_of_the_child():

@@ -45,7 +45,7 @@ def sent_of(error: BaseException, *, depth: int = 0) -> SentError:
     )
 
 
-def error_of(problem: SentError) -> Exception:
+def error_of(problem: SentError) -> BaseException:
     """The error that a child has sent, with its traceback there."""
     error = _made(problem).with_traceback(_traceback(problem.frames))
     for note in problem.notes:
@@ -102,9 +102,10 @@ def _frames_of(error: BaseException) -> list[Frame]:
     return found[-MOST_FRAMES:]
 
 
-def _made(problem: SentError) -> Exception:
+def _made(problem: SentError) -> BaseException:
     """An error of the class that the child named, or of one that stands in for it."""
-    base = next((found for each in problem.classes if (found := _loaded(*each))), Exception)
+    # SystemExit and its like are no errors: they are not retried, and must not end the worker.
+    base = next((found for each in problem.classes if (found := _loaded(*each))), BaseException)
     args = [unpack(each) for each in problem.args]
     facts = {name: unpack(value) for name, value in problem.facts.items()}
     is_same = (base.__module__, base.__qualname__) == problem.classes[0]
@@ -117,10 +118,11 @@ def _made(problem: SentError) -> Exception:
     try:
         return _new(stand_in, args, facts)
     except Exception:
-        return _new(_stand_in(Exception, problem), args, {})
+        last = Exception if issubclass(base, Exception) else BaseException
+        return _new(_stand_in(last, problem), args, {})
 
 
-def _new(kind: type[Exception], args: list[Any], facts: dict[str, Any]) -> Exception:
+def _new(kind: type[BaseException], args: list[Any], facts: dict[str, Any]) -> BaseException:
     if kind.__module__ == "builtins":
         # What these hold is not in their `__dict__`.
         error = kind(*args)
@@ -131,7 +133,7 @@ def _new(kind: type[Exception], args: list[Any], facts: dict[str, Any]) -> Excep
     return error
 
 
-def _stand_in(base: type[Exception], problem: SentError) -> type[Exception]:
+def _stand_in(base: type[BaseException], problem: SentError) -> type[BaseException]:
     """A child of `base` that says what the error said."""
     module, name = problem.classes[0]
     said: dict[str, Any] = {
@@ -144,7 +146,7 @@ def _stand_in(base: type[Exception], problem: SentError) -> type[Exception]:
         headers = {} if seconds is None else {"Retry-After": str(round(seconds))}
         said["response"] = SimpleNamespace(status_code=status, headers=headers)
     made = type(name.rpartition(".")[2], (base,), said)
-    return cast(type[Exception], made)
+    return cast(type[BaseException], made)
 
 
 def _loaded(module: str, name: str) -> type[Exception] | None:

@@ -17,6 +17,7 @@ from windlass.core.task.isolate import main_of
 from windlass.core.task.kind import Kind, make_kind
 from windlass.core.task.option import Options
 from windlass.errors import BadDeclaration
+from windlass.fork import Importing
 
 # The name of the program's module in a child: what is behind `if __name__ == "__main__"` does
 # not run there.
@@ -67,7 +68,11 @@ def keep_levels(home: Home) -> None:
 def find_kind(home: Home, place: HandlerPlace) -> Kind:
     """The kind whose function is at that place."""
     name, module = place.kind, place.module
-    found: Any = _main(home) if module == "__main__" else _imported(module, place.file)
+    Importing.is_going_on = True
+    try:
+        found: Any = _main(home) if module == "__main__" else _imported(module, place.file)
+    finally:
+        Importing.is_going_on = False
     try:
         for part in place.name.split("."):
             found = getattr(found, part)
