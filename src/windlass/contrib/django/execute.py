@@ -31,6 +31,7 @@ from windlass.contrib.django.framework import (
 )
 from windlass.core.task.current import current
 from windlass.core.task.declare import Task as Declared
+from windlass.errors import BadDeclaration
 from windlass.value.outcome import Failed, judge
 
 DEFAULT_QUEUE = "default"
@@ -65,13 +66,18 @@ def declared(task: Any, backend: Any) -> Declared[Any, Any]:
     name = kind_name(path, task.queue_name)
     with _lock:
         if name not in _declared:
+            options = {"group": task.queue_name, **backend.kind_options(path)}
+            if options.get("isolate") is not None:
+                raise BadDeclaration(
+                    f"task {path!r}: functions of Django's tasks framework are not isolated; "
+                    'declare it by @app.task(isolate="process") of windlass.contrib.django'
+                )
             app = the_app()
             if declare_all not in app.before_worker:
                 app.before_worker.append(declare_all)
             _functions.setdefault(path, (task.func, task.backend))
-            _declared[name] = app.task(
-                name=name, **{"group": task.queue_name, **backend.kind_options(path)}
-            )(_handler(name, is_async=iscoroutinefunction(task.func)))
+            handler = _handler(name, is_async=iscoroutinefunction(task.func))
+            _declared[name] = app.task(name=name, **options)(handler)
         return _declared[name]
 
 

@@ -14,7 +14,7 @@ from windlass.core.task.size import format_size, parse_size
 from windlass.errors import BadDeclaration
 
 # Python and Windlass themselves need a part of it.
-LEAST_MEMORY = 64_000_000
+LEAST_MEMORY = 100_000_000
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """A handler in a process of its own: arguments, results, context, and children that are kept."""
 
 import os
+from contextlib import closing
 from datetime import UTC, datetime
 from decimal import Decimal
 
 import pytest
 
 from tests.core.run.isolate import jobs
-from tests.core.run.working import working
+from tests.core.run.working import listening, working
 from tests.table import task
 from windlass import App, Keys, NoContext, Status, TaskFailed
 
@@ -172,6 +173,20 @@ def test_a_middleware_in_the_worker_sees_arguments_results_and_errors(app):
     app.drain()
 
     assert seen == [({"code": "A7"}, ref.result()), ("laser", 3)]
+
+
+def test_each_shard_has_children_which_end_with_its_worker(sqlite_url, second_sqlite_url):
+    with closing(App(sqlite_url, second_sqlite_url)) as app, listening("child.died") as died:
+        pid = isolated(app, jobs.pid, concurrency=2)
+        refs = pid.enqueue_many([{}] * 20)
+        app.drain()
+        pids = {ref.result() for ref in refs}
+
+    assert os.getpid() not in pids
+    assert died == []
+    for child in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(child, 0)
 
 
 def test_a_worker_keeps_its_children_and_ends_them_when_it_leaves(app):

@@ -21,7 +21,7 @@ def app(tmp_path):
         ({"memory": "512MB"}, "memory='512MB' limits a process of its own; give isolate=\"proc"),
         ({"isolate": "process", "many": 5}, "many= and isolate= cannot be combined"),
         ({"isolate": "process", "memory": "512"}, "cannot read '512'; write it as \"512MB\""),
-        ({"isolate": "process", "memory": "1MB"}, "'1MB' is too little; give at least 64MB"),
+        ({"isolate": "process", "memory": "1MB"}, "'1MB' is too little; give at least 100MB"),
         ({"isolate": "process", "memory": 512}, 'memory=512 is int; give a string such as "512MB"'),
     ],
 )
