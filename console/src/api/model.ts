@@ -201,7 +201,7 @@ export interface DeclaredView {
   summary: string; arguments: readonly ArgumentView[]; retries: number; timeout: string | null;
   rate: string | null; window: string | null; group: string | null; concurrency: number | null;
   total_concurrency: number | null; priority: number; breaker: string | null;
-  downstreams: readonly string[]; via: string | null;
+  downstreams: readonly string[]; via: string | null; isolate: string | null;
 }
 
 /** A deduction: as it was made, or, asked for later, as it is now. */
@@ -857,7 +857,8 @@ export interface TaskFull {
   finished_at: string | null;
   last_status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled" | null;
   remark: string | null; lane: string | null; payload: string; result: string | null;
-  via: string | null; is_rolling: boolean; can_retry: boolean; can_cancel: boolean;
+  via: string | null; isolate: string | null; is_rolling: boolean; can_retry: boolean;
+  can_cancel: boolean;
 }
 
 /** One of many tasks. */
