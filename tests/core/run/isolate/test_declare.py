@@ -5,6 +5,8 @@ import pytest
 from tests.core.run.isolate import jobs
 from windlass import App, BadDeclaration
 from windlass.core.task.size import format_size, parse_size
+from windlass.operate.task import operate
+from windlass.watch.operate import status
 
 
 @pytest.fixture
@@ -57,6 +59,17 @@ def test_without_a_concurrency_there_is_a_child_for_each_cpu(app):
 
     assert 1 <= app.registry.get("pid").concurrency <= 1024
     assert app.registry.get("visit").concurrency == 50
+
+
+def test_operators_see_in_what_it_runs(app):
+    visit = app.task(isolate="process", memory="512MB")(jobs.visit)
+    ref = visit.enqueue("A7")
+
+    (view,) = status.listing(app.fleet, app.registry)
+    detail = operate.show(app.fleet, app.registry, ref.id)
+
+    assert view.declared.isolate == "process, 512MB"
+    assert detail.task.isolate == "process, 512MB"
 
 
 @pytest.mark.parametrize(
