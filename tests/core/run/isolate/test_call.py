@@ -11,6 +11,7 @@ from tests.core.run.isolate import jobs
 from tests.core.run.working import listening, working
 from tests.table import task
 from windlass import App, Keys, NoContext, Status, TaskFailed
+from windlass.lent import lent
 
 pytestmark = pytest.mark.mostly("sqlite")
 
@@ -199,3 +200,13 @@ def test_a_worker_keeps_its_children_and_ends_them_when_it_leaves(app):
     assert first == second
     with pytest.raises(ProcessLookupError):
         os.kill(first, 0)
+
+
+def test_in_a_test_with_lent_databases_the_handler_stays_in_the_process(sqlite_url):
+    with closing(App(sqlite_url)) as app, lent({}, {app.database._place()}):
+        sync, about = isolated(app, jobs.pid), isolated(app, jobs.about)
+        refs = sync.enqueue(), about.enqueue()
+        app.drain()
+
+        assert refs[0].result() == os.getpid()
+        assert (refs[1].result()["pid"], refs[1].result()["id"]) == (os.getpid(), refs[1].id)
