@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 
 from windlass.core.run.isolate.home import home_here, place_of
-from windlass.core.run.isolate.process import GRACE_SECONDS, ChildProcess
+from windlass.core.run.isolate.process import END_SECONDS, ChildProcess
 from windlass.core.task.kind import Kind
 
 # A child that has nothing to do for so long is let go.
@@ -69,7 +69,7 @@ class ChildPool:
             child.kill()
         endings = [asyncio.ensure_future(child.ended.wait()) for child in self._all]
         if endings:
-            _, pending = await asyncio.wait(endings, timeout=GRACE_SECONDS)
+            _, pending = await asyncio.wait(endings, timeout=END_SECONDS)
             for child in self._all:
                 if not child.ended.is_set():
                     child.kill_now()

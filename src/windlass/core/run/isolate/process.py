@@ -37,6 +37,8 @@ from windlass.errors import HandlerDied, NotPossible
 START_SECONDS = 60.0
 # How long a child may go on after SIGTERM, before SIGKILL.
 GRACE_SECONDS = 1.0
+# How long one that has nothing to do may take to end: it may have spans to send.
+END_SECONDS = 5.0
 # How long what a dead child has said may take to arrive, if others keep its line open.
 LAST_WORDS_SECONDS = 0.5
 LAST_LINES = 20
@@ -161,8 +163,9 @@ class ChildProcess:
     def _wait(self) -> None:
         """On a thread of its own: wait for the end of the process, and of what it has started."""
         if hasattr(os, "waitid"):
-            os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-            with suppress(ProcessLookupError, PermissionError):
+            # It is not there if the program lets the system wait for its children.
+            with suppress(ChildProcessError, ProcessLookupError, PermissionError):
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
                 os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
         # The loop may have ended before the process.
@@ -176,8 +179,8 @@ class ChildProcess:
                 if length > LARGEST:
                     break
                 self._hear(answer(await reader.readexactly(length)))
-        # A child that has closed its line, and goes on, is of no use.
-        self._loop.call_later(GRACE_SECONDS, self._signal, signal.SIGKILL)
+        # A child without a line, which goes on, is of no use.
+        self._loop.call_later(END_SECONDS, self._signal, signal.SIGKILL)
 
     def _hear(self, said: Ready | Logged | Returned | Raised) -> None:
         match said:
