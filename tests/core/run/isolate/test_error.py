@@ -95,12 +95,12 @@ def test_the_traceback_shows_the_lines_of_the_child():
         inner()
     except ValueError as error:
         # Its time and its place are those of another process.
-        before = traceback.format_exception(error)
-        after = traceback.format_exception(crossed(error))
+        before = "".join(traceback.format_exception(error)).splitlines()
+        after = "".join(traceback.format_exception(crossed(error))).splitlines()
 
-    marks = {line for line in before if set(line.strip()) <= set("^~")}
-    assert [line for line in before if line not in marks] == after
-    assert "in inner" in "".join(after)
+    # Which part of a line it was is marked from Python 3.13 on, and does not cross.
+    assert [line for line in before if not set(line.strip()) <= set("^~")] == after
+    assert any(line.endswith("in inner") for line in after)
 
 
 def test_causes_and_notes_cross_too():

@@ -197,7 +197,9 @@ def main(descriptor: int) -> NoReturn:
     """Serve the worker at the other end of a socket, and exit."""
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    faulthandler.enable(all_threads=False)
+    # After a crash, the Python lines of the handler are the last that it says.
+    shorter: dict[str, Any] = {"c_stack": False} if sys.version_info >= (3, 14) else {}
+    faulthandler.enable(all_threads=False, **shorter)
     line = Wire(descriptor)
     home = line.hear()
     if not isinstance(home, Home):
