@@ -92,6 +92,54 @@ def test_of_equal_requests_at_the_same_moment_one_is_done_and_all_get_its_answer
     assert sum(REPLAYED in answer.headers for answer in answers) == 5
 
 
+def test_a_console_that_dies_before_the_answer_is_written_has_done_nothing(
+    program, web_shop, monkeypatch
+):
+    def dies(*_):
+        raise RuntimeError("the process is gone")
+
+    with monkeypatch.context() as dying:
+        dying.setattr(store, "keep", dies)
+        lost = [
+            program.post("tasks", MAIL, key="a").status_code,
+            program.post("control/load/start", {}, key="b").status_code,
+        ]
+    left = count(web_shop.app), count(web_shop.app, idempotency), web_shop.app.control.get("load")
+    again = program.do("control/load/start", {}, key="b")
+
+    assert lost == [500, 500]
+    assert left == (0, 0, None)
+    assert again["code"] == 0
+    assert program.do("tasks", MAIL, key="a")["created"] is True
+
+
+def test_with_several_shards_a_request_is_done_once_wherever_its_work_is(sharded):
+    @sharded.task
+    def mail(to: str) -> None: ...
+
+    program, kind = Program(sharded), {"kind": "mail", "arguments": {"to": "ada"}}
+    keyed = [MAIL_ITEM | {"key": f"m-{number}"} for number in range(6)]
+    bodies = [
+        ("tasks", kind),
+        *(("tasks", kind | {"key": f"k-{number}"}) for number in range(4)),
+        ("tasks", kind | {"lane": "tenant-7"}),
+        ("tasks/many", {"kind": "mail", "tasks": [MAIL_ITEM] * 3}),
+        ("tasks/many", {"kind": "mail", "tasks": keyed}),
+        ("control/load/start", {}),
+    ]
+
+    first = [program.do(path, body, key=f"r-{at}") for at, (path, body) in enumerate(bodies)]
+    again = [program.do(path, body, key=f"r-{at}") for at, (path, body) in enumerate(bodies)]
+
+    assert again == first
+    rows = [shard.database.read(all_tasks) for shard in sharded.fleet.shards]
+    assert sum(rows) == 1 + 4 + 1 + 3 + 6
+
+
+def all_tasks(connection):
+    return connection.scalar(select(func.count()).select_from(task))
+
+
 def test_a_refused_request_is_judged_anew(program, web_shop):
     bad = MAIL | {"arguments": {"to": 7}}
 

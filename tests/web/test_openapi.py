@@ -17,6 +17,7 @@ from schemathesis.checks import (
 )
 
 from tests.fixture.console import SECRET, Shop
+from tests.web.test_right import FOR_PRODUCERS_TOO
 from windlass import web
 from windlass.ledger import Ledger
 from windlass.web import openapi
@@ -49,6 +50,28 @@ def test_every_path_says_what_it_may_answer(browse):
                 expected = kind if status < "300" else PROBLEM
                 assert expected in answer["content"], (method, path, status)
                 assert answer["content"][expected]["schema"], (method, path, status)
+
+
+def test_what_programs_send_has_examples_that_are_accepted(browse):
+    document = browse().client.get("/api/openapi.json").json()
+    shown = {
+        path: json_of(document, operation["post"])["examples"]
+        for path, operation in document["paths"].items()
+        if "post" in operation and ("post", path) in FOR_PRODUCERS_TOO and "/ledger/" not in path
+    }
+
+    assert len(shown) == 9
+    for path, examples in shown.items():
+        for example in examples:
+            answer = browse().client.post(path.replace("{name}", "load"), json=example)
+            # The shop has other kinds: it is not malformed.
+            assert "Malformed" not in answer.text, (path, answer.text)
+
+
+def json_of(document, operation):
+    """The schema of the body that an operation takes."""
+    reference = operation["requestBody"]["content"]["application/json"]["schema"]["$ref"]
+    return document["components"]["schemas"][reference.rpartition("/")[2]]
 
 
 def test_the_document_is_printed_without_a_database(browse):
@@ -97,7 +120,8 @@ def try_all(web_shop: Shop, *, examples: int, only: Collection[str] = ()) -> int
 
 def test_nothing_that_the_schema_allows_or_forbids_makes_a_500(sqlite_web_shop):
     some = {"/api/tasks", "/api/tasks/cancel", "/api/audit", "/api/rolling/{kind}/items"}
-    some |= {"/api/flows", "/api/templates/{name}/check"}
+    some |= {"/api/flows", "/api/templates/{name}/check", "/api/tasks/many", "/api/notify"}
+    some |= {"/api/control/{name}/start", "/api/control/{name}/step"}
 
     assert try_all(sqlite_web_shop, examples=5, only=some) > 25
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.fixture.console import SECRET, Console
-from windlass import App, Status, web
+from windlass import App, External, Running, Status, web
 from windlass.operate.token.operate import FleetTokens
 from windlass.view.role import Role
 
@@ -150,7 +150,7 @@ def test_a_wait_is_bounded_and_an_unknown_task_is_unknown(sqlite_program):
     assert "at most 60s" in long.json()["detail"]
 
 
-def test_a_program_starts_a_flow_and_ends_an_external_task(sqlite_web_shop):
+def test_a_program_starts_a_flow_and_waits_for_its_end(sqlite_web_shop):
     app = sqlite_web_shop.app
 
     @app.flow
@@ -165,7 +165,6 @@ def test_a_program_starts_a_flow_and_ends_an_external_task(sqlite_web_shop):
     assert again == run
     assert program.get(f"tasks/{run['id']}/result", wait="5s")["status"] == "succeeded"
     assert program.post("tasks", {"kind": "letters"}).json()["detail"].endswith("/api/flows")
-    assert program.post("notify", {"task": 77, "ok": True}).status_code == 404
     assert app.database.read(lambda c: c.exec_driver_sql(NODES).scalar()) == 2
 
 
@@ -185,3 +184,37 @@ def test_calls_of_programs_are_not_in_the_audit_log_and_those_of_people_are(sqli
     found = Program(app, "eva", Role.VIEWER).get("audit")["items"]
     assert [each["action"] for each in found] == ["task.enqueue"]
     assert app.ref(number).status() is Status.WAITING
+
+
+class Press(External):
+    """Prints for ever, unless somebody tells that it has ended."""
+
+    def submit(self, pages: int) -> str:
+        return f"job-{pages}"
+
+    def poll(self, handles: list[str]) -> dict[str, Running]:
+        return {handle: Running() for handle in handles}
+
+
+def test_a_program_ends_an_external_task_by_its_handle_or_its_id(sqlite_web_shop):
+    app = sqlite_web_shop.app
+    press = app.external("press", Press(), every="1h")
+    program = Program(app)
+    seven, eight = (program.do("tasks", job(pages))["id"] for pages in (7, 8))
+    app.drain()
+
+    first = program.do("notify", {"task": "job-7", "ok": True, "result": {"pages": 7}})
+    again = program.do("notify", {"task": seven, "ok": False, "reason": "late"})
+    failed = program.do("notify", {"task": eight, "ok": False, "reason": "no paper"})
+
+    assert [each["changed"] for each in (first, again, failed)] == [True, False, True]
+    assert program.get(f"tasks/{seven}/result")["result"] == {"pages": 7}
+    assert "no paper" in program.get(f"tasks/{eight}/result")["error"]
+    assert program.post("notify", {"task": "job-9", "ok": True}).status_code == 404
+    assert program.post("notify", {"task": True, "ok": True}).status_code == 422
+    assert program.post("notify", {"task": 1, "ok": "yes"}).status_code == 422
+    assert press.kind == "press"
+
+
+def job(pages: int) -> dict:
+    return {"kind": "press", "arguments": {"pages": pages}}
