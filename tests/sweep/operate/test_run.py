@@ -6,7 +6,7 @@ from contextlib import closing
 import pytest
 from sqlalchemy import select, update
 
-from tests.rolling.stock import serving
+from tests.rolling.stock import serving, together
 from tests.wait import eventually
 from windlass import (
     App,
@@ -19,7 +19,7 @@ from windlass import (
     WindlassError,
     context,
 )
-from windlass.database.schema import range_, sweep_run
+from windlass.database.schema import range_, sweep, sweep_run
 from windlass.sweep.store import run as store
 from windlass.watch.operate.status import look
 
@@ -119,6 +119,29 @@ def test_a_cancelled_run_does_no_more(app, import_file, file, seen):
 
     assert (run.cancel(), run.result().why, seen) == (False, "cancelled", Counter())
     assert not opened(app)
+
+
+@pytest.mark.everywhere
+def test_of_many_starts_with_one_key_one_begins_a_run(app, import_file):
+    app.prepare()
+
+    runs = together(lambda key: import_file.start(source=Keys(1, 3), key=key), ["upload-1"] * 6)
+
+    assert Counter(run.created for run in runs) == {True: 1, False: 5}
+    assert {run.number for run in runs} == {1}
+
+
+@quick
+def test_code_that_does_not_know_runs_does_not_stop_them(app, import_file, seen):
+    run = import_file.start(source=Keys(1, 4))
+    with app.database.engine.begin() as connection:
+        # What the release before does with rows of sweeps that it does not know.
+        connection.execute(update(sweep).values(stopped_at=1))
+    assert run.progress().why == "waiting for a worker"
+
+    app.drain()
+
+    assert run.progress().done == 4
 
 
 @pytest.mark.everywhere

@@ -200,6 +200,7 @@ class Sweeper(FaceLoop):
                 runs[:] = self._runs.read(connection, free.abandoned | free.careful)
                 names = [*own, *self._runs.names(runs)]
             rows = store.named(connection, names)
+            rows |= {run.name: store.as_run(rows[run.name]) for run in runs if run.name in rows}
             due = store.due_retries(connection, names, now=now)
             asked = store.asked_visits(connection, now=now)
             noted = store.wanted_fresh(connection, now=now)

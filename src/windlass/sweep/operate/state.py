@@ -271,7 +271,7 @@ class GivenState(SweepState):
 
     def _why(self, row: SweepRow | None, found: list[Range], now: int) -> str:
         if row is not None and row.is_running:
-            return super()._why(row, found, now)
+            return super()._why(store.as_run(row), found, now)
         shard, run = self._sweeps.at(self._kind), self._run_row
         last = shard.database.read(
             lambda connection: run_store.get(connection, run.sweep, run.number)

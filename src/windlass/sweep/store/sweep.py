@@ -147,6 +147,14 @@ def named(connection: Connection, names: Sequence[str]) -> dict[str, SweepRow]:
     return {row.name: _sweep(row) for row in rows}
 
 
+def as_run(row: SweepRow) -> SweepRow:
+    """The row of a run: its sweep decides whether it is declared.
+
+    Code that does not know runs takes their rows for sweeps that are no longer declared.
+    """
+    return row._replace(stopped_at=None)
+
+
 def names(connection: Connection) -> list[str]:
     """The names of all sweeps, without their runs."""
     query = select(sweep.c.name).where(*_is_no_run(connection))
