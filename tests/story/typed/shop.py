@@ -2,7 +2,19 @@
 
 from typing import assert_type
 
-from windlass import App, ControlRun, Drawing, FlowRun, Keys, Retry, Status, TaskRef, context
+from windlass import (
+    App,
+    ControlRun,
+    Csv,
+    Drawing,
+    FlowRun,
+    Keys,
+    Retry,
+    Status,
+    SweepRun,
+    TaskRef,
+    context,
+)
 from windlass.ledger import Ledger
 
 app = App("sqlite:///shop.db")
@@ -33,6 +45,10 @@ def stock_level(code: str) -> str:
 async def offer(article: int) -> None: ...
 
 
+@app.sweep()
+def import_file(row: dict[str, str]) -> None: ...
+
+
 @app.flow
 def cancel_order(flow: Drawing, order: str) -> None:
     total = flow.add(add_up, 1, second=2)
@@ -54,6 +70,9 @@ assert_type(nightly_report.enqueue(), TaskRef[None])
 assert_type(add_up(1), int)
 assert_type(stock_level("bolt"), str)
 assert_type(stock_level.add(["bolt"]), int)
+assert_type(offer.start(), int)
+assert_type(import_file.start(source=Csv("upload.csv", key="id"), key="upload-1"), SweepRun)
+assert_type(import_file.runs(), list[SweepRun])
 assert_type(cancel_order.start("order-7"), FlowRun)
 assert_type(fix_fields("orders"), int)
 assert_type(Ledger("sqlite:///shop.db").stock("bolt").available, int)
@@ -72,5 +91,7 @@ add_up.enqueue("one")  # refused
 add_up.enqueue(1, third=3)  # refused
 add_up.using(key="a").enqueue()  # refused
 send_mail.enqueue()  # refused
+import_file.start(source="upload.csv")  # refused
+import_file.start(key="upload-1")  # refused
 cancel_order.start(7)  # refused
 fix_fields(7)  # refused
