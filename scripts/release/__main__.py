@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from pathlib import Path
@@ -23,6 +24,8 @@ def main() -> None:
     check.add_argument("--jobs", type=int, default=2, help="tests at a time")
     check.add_argument("--no-tests", action="store_true", help="install and demo only")
     asked = parser.parse_args()
+    # What was started is ended, and folders are removed.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
         if asked.command == "build":
             for path in build(DIST):
