@@ -54,6 +54,8 @@ PAGES = {
     "alerts": "alerts",
     "tasks": "tasks",
     "tasks-failed": "tasks?status=failed",
+    "tasks-running": "tasks?status=running",
+    "task-running": "tasks/{export}",
     "tasks-none": "tasks?status=blocked&kind=pack",
     "task": "{task}",
     "rolling": "rolling",
@@ -214,6 +216,7 @@ def _post(url: str, *calls: tuple[str, object]) -> None:
 def _shoot(browser: Browser, url: str, folder: Path, only: list[str]) -> set[str]:
     complaints: set[str] = set()
     places = {"task": f"tasks/{_first(url, 'tasks?status=failed')}"}
+    places["export"] = _first(url, "tasks?kind=export_year&status=running")
     places |= {name: _first(url, query) for name, query in RUNS.items()}
     for look in LOOKS:
         names = _names(look, only)

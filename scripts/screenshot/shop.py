@@ -10,7 +10,7 @@ import random
 import time
 from datetime import UTC, datetime, timedelta
 
-from windlass import App, Cancel, Keys
+from windlass import App, Cancel, Keys, context
 
 app = App(os.environ.get("WINDLASS_SHOP", "sqlite:///shop.db"))
 
@@ -71,7 +71,9 @@ def scale_image(name: str, width: int) -> None:
 @app.task(timeout="10m")
 async def export_year(year: int) -> None:
     """Export a year of orders."""
-    await asyncio.sleep(300)
+    for done in range(300):
+        context().progress(done + 40, 365, f"writing the orders of day {done + 40}")
+        await asyncio.sleep(1)
 
 
 @app.task(retries=0, timeout="10m")

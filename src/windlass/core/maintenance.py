@@ -19,7 +19,7 @@ from windlass.core.idempotency import store as idempotency
 from windlass.core.limit.permit import store as permit_store
 from windlass.core.loop import Loop
 from windlass.core.ring import store as ring_store
-from windlass.core.task.store import gone, task
+from windlass.core.task.store import gone, progress, task
 from windlass.database.connection import Connection
 from windlass.database.database import Database, Numbers
 
@@ -58,6 +58,12 @@ def _prune_permits(tidying: Tidying) -> int:
     return permit_store.forget(tidying.connection, limit=tidying.limit)
 
 
+def _prune_progress(tidying: Tidying) -> int:
+    if not tidying.dialect.has_tables(progress.MIGRATION):
+        return 0
+    return progress.prune(tidying.connection, limit=tidying.limit)
+
+
 OWN = (
     Chore(_prune_tasks, is_often=True),
     Chore(_prune_traces, is_often=True, is_prune=False),
@@ -67,6 +73,7 @@ OWN = (
     Chore(idempotency.prune, is_often=True),
     Chore(_prune_steps),
     Chore(_prune_permits),
+    Chore(_prune_progress),
 )
 
 

@@ -15,7 +15,7 @@ from windlass.value.period import Period
 from windlass.value.retry import RetryPolicy
 from windlass.value.shard import COMING
 from windlass.value.status import Status
-from windlass.view.field import JsonText, Moment
+from windlass.view.field import JsonText, Moment, exposed
 
 KEEP_FAILED = parse_duration("7d")
 
@@ -113,6 +113,21 @@ class Claimed(msgspec.Struct, frozen=True, gc=False):
         return self.attempt - self.lost
 
 
+class ProgressView(msgspec.Struct, frozen=True):
+    """How far a running task is, as its handler said, and when that was written."""
+
+    done: int
+    total: int | None
+    note: str | None
+    at: Moment
+
+    @property
+    @exposed
+    def percent(self) -> float | None:
+        """How much of the total is done; None if it is not known."""
+        return None if not self.total else min(100.0, 100 * self.done / self.total)
+
+
 class TaskView(msgspec.Struct, frozen=True, omit_defaults=False):
     """A task. Times are microseconds since the epoch; `payload` and `result` are JSON."""
 
@@ -135,6 +150,12 @@ class TaskView(msgspec.Struct, frozen=True, omit_defaults=False):
     lane: str | None
     payload: JsonText
     result: JsonText | None
+    # Of a task that runs, if its handler says how far it is.
+    progress: ProgressView | None = None
+
+    def at(self, progress: ProgressView) -> TaskView:
+        """The task with its progress."""
+        return msgspec.structs.replace(self, progress=progress)
 
     @property
     def is_coming(self) -> bool:

@@ -1,5 +1,5 @@
 /** One task: its status and times, arguments, result, errors and logs. */
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import type { Answer } from "../../api/call";
 import { post } from "../../api/client";
 import { useLive } from "../../data/hook";
@@ -7,6 +7,7 @@ import { prettyJson } from "../../format/format";
 import { Ago, Button, Card, Facts, Missing, Page, Plain } from "../../part/basic";
 import { Find } from "../../part/control";
 import { Faces } from "../../part/faces";
+import { Progress } from "../../part/progress";
 import { Status } from "../../part/status";
 import { useAsk } from "../../part/ask";
 import { pathOf, queryOf } from "../../route/address";
@@ -18,10 +19,15 @@ type Detail = Answer<"tasks/{number}">;
 
 export function TaskDetailPage({ id }: { id: string }) {
   const { t } = useText();
+  const [isRunning, setRunning] = useState(false);
   const resource = useLive("tasks/{number}", {
     params: { number: id },
     topics: ["tasks", "failures"],
+    // How far it is is told by no topic.
+    seconds: isRunning ? 2 : 0,
   });
+  const status = resource.data?.task.status;
+  useEffect(() => setRunning(status === "running"), [status]);
   const task = resource.data?.task;
   return (
     <Page
@@ -84,6 +90,11 @@ function Full({ data }: { data: Detail }) {
       <Missing shards={data.missing} />
       <div className="columns even">
         <div className="main-column">
+          {task.progress && (
+            <Card title={t.task.progress} aside={<Ago at={task.progress.at} />}>
+              <Progress progress={task.progress} isFull />
+            </Card>
+          )}
           {failures.length > 0 && <Failures failures={failures} />}
           <Logs id={task.id} />
           <Card title={t.task.payload}>

@@ -5,6 +5,7 @@ import { Ago, Button, Page } from "../../part/basic";
 import { Filter, Find } from "../../part/control";
 import { Empty } from "../../part/faces";
 import { PagedList } from "../../part/list";
+import { Progress } from "../../part/progress";
 import { Status } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { pathOf } from "../../route/address";
@@ -23,6 +24,8 @@ export function TaskPage() {
   const resource = useLive("tasks", {
     query: { ...wireFilter(filter), after: filter.after },
     topics: ["tasks"],
+    // How far running tasks are is told by no topic.
+    seconds: filter.status === "running" ? 2 : 10,
   });
   const clear = () => change({ kind: null, status: null, key: null, age: null, after: null });
   return (
@@ -73,7 +76,15 @@ function Tasks({ tasks }: { tasks: readonly Task[] }) {
   const columns: readonly Column<Task>[] = [
     { label: t.field.task, render: (task) => <span className="id">{task.id}</span> },
     { label: t.field.kind, render: (task) => <span className="name">{task.kind}</span> },
-    { label: t.field.status, render: (task) => <Status status={task.status} /> },
+    {
+      label: t.field.status,
+      render: (task) => (
+        <span className="stack">
+          <Status status={task.status} />
+          {task.progress && <Progress progress={task.progress} />}
+        </span>
+      ),
+    },
     {
       label: t.field.key,
       isWide: true,

@@ -1,5 +1,7 @@
 /** English, of tasks and queues. */
 export const task = {
+  doneOf: (done: string, total: string) => `${done} of ${total}`,
+  progress: "Progress",
   anyAge: "any age",
   anyKind: "all kinds",
   attemptOf: (attempt: number) => `attempt ${attempt}`,

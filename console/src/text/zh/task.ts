@@ -2,6 +2,8 @@
 import type { Dictionary } from "../en";
 
 export const task: Dictionary["task"] = {
+  doneOf: (done, total) => `${total} 中的 ${done}`,
+  progress: "进度",
   anyAge: "不限时间",
   anyKind: "全部类型",
   attemptOf: (attempt) => `第 ${attempt} 次尝试`,

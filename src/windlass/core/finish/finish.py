@@ -20,7 +20,8 @@ from windlass.core.run.chain import in_order
 from windlass.core.run.log import RunLog
 from windlass.core.run.ready import Run
 from windlass.core.task.kind import Kind
-from windlass.core.task.store import lane
+from windlass.core.task.progress import progress_of
+from windlass.core.task.store import lane, progress
 from windlass.database.connection import Connection
 from windlass.database.database import BAD_VALUES, DatabaseError
 from windlass.database.dialect.base import Count, lock_runs
@@ -204,6 +205,9 @@ class Finish(Loop):
             statistics[:] = _counts(runs, accepted, now)
             if statistics:
                 self._database.dialect.count(connection, statistics)
+            reported = [run.task.id for run in runs if _was_shown(run) and run.task.id in accepted]
+            if reported:
+                progress.forget(connection, reported)
             moves[:] = self._breakers.note(connection, runs, accepted, now=now)
             again = [run for run in runs if _comes_again(run) and run.task.id in accepted]
             if again:
@@ -269,6 +273,12 @@ class Finish(Loop):
 def _comes_again(run: Run) -> bool:
     """Whether it failed, will be tried again, and has a lane that is held until then or not."""
     return run.has_lane and isinstance(run.outcome, Retried)
+
+
+def _was_shown(run: Run) -> bool:
+    """Whether the database has how far it was."""
+    found = progress_of(run)
+    return found is not None and found.saved is not None
 
 
 def _in_order(runs: Sequence[Run]) -> Sequence[Run]:

@@ -38,6 +38,9 @@ from windlass.core.ring import store as ring_store
 from windlass.core.ring.store import WorkerView
 from windlass.core.run.in_flight import InFlight
 from windlass.core.run.ready import Run
+from windlass.core.task.progress import ReportedProgress
+from windlass.core.task.store import progress
+from windlass.core.task.store.progress import ProgressRow
 from windlass.database.connection import Connection
 from windlass.database.database import Database
 from windlass.database.dialect.base import Stamp
@@ -50,6 +53,8 @@ LOOK_SECONDS = 0.1
 
 class Mark(Loop):
     """Writes the claims of rows that were only read and whose handlers run long.
+
+    It also writes how far handlers say that they are.
 
     If such a row has changed since it was read, it was cancelled or moved, and its run is stopped.
     """
@@ -68,8 +73,36 @@ class Mark(Loop):
                 runs = self._long_runs()
                 for worker in {run.task.worker for run in runs}:
                     self._mark(worker, [run for run in runs if run.task.worker == worker])
+        self._save_progress()
         # What starts from now on has not run long before then.
         return LOOK_SECONDS if self._in_flight.running else LONG_SECONDS
+
+    def _save_progress(self) -> None:
+        """Write how far runs say that they are: all in one transaction, behind the fence."""
+        now = time.monotonic()
+        runs = [run for run, found in self._in_flight.reporting() if found.is_due(now)]
+        if not runs or not self._site.database.schema.has(progress.MIGRATION):
+            return
+        with self._in_flight.writing:
+            # One that has ended meanwhile may have been written, and has no progress any more.
+            still = [(run, found) for run, found in self._in_flight.reporting() if run in runs]
+            for worker in {run.task.worker for run, _ in still}:
+                self._save(worker, [each for each in still if each[0].task.worker == worker])
+
+    def _save(self, worker: int, reporting: Sequence[tuple[Run, ReportedProgress]]) -> None:
+        database, now = self._site.database, self._site.clock.now()
+        reached = [(run, found, found.now) for run, found in reporting]
+        rows = [
+            ProgressRow(run.task.id, run.task.attempt, *each, saved_at=now)
+            for run, _, each in reached
+        ]
+        database.write_as(
+            worker,
+            lambda connection: progress.save(connection, database.dialect, rows),
+            lost=None,
+        )
+        for _, found, each in reached:
+            found.written(each)
 
     def _long_runs(self) -> list[Run]:
         return self._in_flight.long_reads(time.monotonic() - LONG_SECONDS)

@@ -9,6 +9,7 @@ from windlass.clock import to_datetime
 from windlass.core.run.many.together import ListedRun, is_list
 from windlass.core.run.ready import Run
 from windlass.core.task.current import current
+from windlass.core.task.progress import report
 from windlass.core.task.sweep_run import GivenRun
 from windlass.database.connection import Connection
 from windlass.errors import NoContext
@@ -89,6 +90,14 @@ class RunContext:
         if isinstance(run, ListedRun) and run.call_run is not None:
             run = run.call_run
         return run.deadline
+
+    def progress(self, done: int, total: int | None = None, note: str = "") -> None:
+        """Tell how far the task is: `done` of `total`, and what is being done.
+
+        Call it as often as you like: it is written about once a second, and shown while the task
+        runs. In sweeps, and on consumers of a carried kind, it is not shown.
+        """
+        report(self._one("progress"), done, total, note)
 
     def on_finish(self, write: Callable[[Connection], None]) -> None:
         """Call `write(connection)` in the transaction that records the success.

@@ -31,6 +31,7 @@ from windlass.core.run.ready import (
 )
 from windlass.core.task.hook import Hooks
 from windlass.core.task.kind import Kind
+from windlass.core.task.progress import ReportedProgress, progress_of
 from windlass.core.trace.provider import SIGN
 from windlass.value.outcome import Outcome, Snoozed
 from windlass.value.task import Claimed
@@ -419,6 +420,17 @@ class InFlight:
         with self.lock:
             running = self.running.values()
             return [run for run in running if run.began < began_before and run.task.is_read]
+
+    def reporting(self) -> list[tuple[Run, ReportedProgress]]:
+        """The runs whose handlers say how far they are; only those with written claims."""
+        with self.lock:
+            running = [
+                run
+                for run in self.running.values()
+                if run.kept is not None and not run.task.is_read and run.keeper is None
+            ]
+        pairs = ((run, progress_of(run)) for run in running)
+        return [(run, found) for run, found in pairs if found is not None]
 
     def drop_queued(self) -> int:
         """Forget all queued rows; in the database they stay ours until we leave."""

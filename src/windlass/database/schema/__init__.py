@@ -169,6 +169,15 @@ run_log = table(
     Index("windlass_run_log_task", "task_id"),
 )
 
+# How far running tasks are, as their handlers say; a row is deleted when its run ends.
+progress = table(
+    "progress",
+    key(task_id=Number),
+    required(attempt=Integer, done=BigInteger),
+    optional(total=BigInteger, note=String(200)),
+    required(saved_at=BigInteger),
+)
+
 stat = table(
     "stat",
     key(minute=BigInteger, kind=Exact(100), worker=BigInteger),

@@ -26,13 +26,14 @@ from windlass.cli.output import (
     status_text,
     table,
     timestamp,
+    visible,
     warn_missing,
     when,
 )
 from windlass.operate.task import operate
 from windlass.value.duration import parse_duration
 from windlass.value.status import Status
-from windlass.value.task import RunLogView, TaskFilter
+from windlass.value.task import ProgressView, RunLogView, TaskFilter
 from windlass.view.action import Action
 
 cli = typer.Typer()
@@ -82,6 +83,7 @@ def list_tasks(
     columns = ("id", "kind", "key", "status", "attempts", "due", "remark")
     shown = table(*columns, right=("id", "attempts"), wrap=("remark",))
     for task in found:
+        how = Text((task.remark or "").splitlines()[0] if task.remark else "")
         shown.add_row(
             str(task.id),
             task.kind,
@@ -89,7 +91,7 @@ def list_tasks(
             status_text(task.status),
             str(task.attempt),
             when(task.due_at, now=now),
-            Text((task.remark or "").splitlines()[0] if task.remark else ""),
+            how if task.progress is None else Text(_progress(task.progress)),
         )
     console.print(shown)
     if len(found) == limit:
@@ -295,11 +297,20 @@ def _print_logs(runs: list[RunLogView]) -> None:
         console.print(Panel(Text("\n".join(lines)), title=title, title_align="left"))
 
 
+def _progress(found: ProgressView) -> str:
+    """How far a task is, as in "30% (300 of 1,000): writing pages"."""
+    shown = f"{found.done:,}"
+    if found.percent is not None:
+        shown = f"{found.percent:.0f}% ({found.done:,} of {found.total:,})"
+    return shown if found.note is None else f"{shown}: {visible(found.note)}"
+
+
 def _facts(task: operate.TaskFull, *, now: int, shard: str | None) -> Table:
     shown = table("task", str(task.id), wrap=(str(task.id),))
     shown.add_row("kind", Text(task.kind, style="bold"))
     shown.add_row("status", status_text(task.status))
     rows = {
+        "progress": None if task.progress is None else _progress(task.progress),
         "key": task.key,
         "lane": task.lane,
         "arguments": task.payload,

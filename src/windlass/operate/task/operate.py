@@ -17,7 +17,7 @@ from windlass.core.shard.shard import Shard
 from windlass.core.task.declare import How
 from windlass.core.task.kind import CRON_KEY, Registry
 from windlass.core.task.store import page as task_page
-from windlass.core.task.store import task
+from windlass.core.task.store import progress, task
 from windlass.core.task.store.page import TasksBelow
 from windlass.database.connection import Connection
 from windlass.errors import BadInput, NotPossible, TaskNotFound
@@ -52,7 +52,7 @@ CANCELLABLE = frozenset({Status.WAITING, Status.RUNNING, Status.BLOCKED, Status.
 Act = Callable[[list[TaskView], int, Connection], int]
 
 
-class TaskFull(TaskView, frozen=True):
+class TaskFull(TaskView, frozen=True, kw_only=True):
     """A task with everything; `payload` and `result` are JSON."""
 
     # The queue by which it is carried to consumers.
@@ -119,8 +119,15 @@ def listing(fleet: Fleet, wanted: TaskFilter, *, limit: int) -> Listing[TaskView
         if last is None:
             raise TaskNotFound(wanted.before)
         wanted = replace(wanted, before=None, created_before=last.created_at)
-    read = partial(task.listing, wanted=wanted, limit=limit)
-    found = fleet.fan_out(lambda shard: shard.database.read(read))
+
+    def read(shard: Shard) -> list[TaskView]:
+        return shard.database.read(
+            lambda connection: _progressed(
+                connection, shard, task.listing(connection, wanted, limit=limit)
+            )
+        )
+
+    found = fleet.fan_out(read)
     if fleet.single is not None:
         return Listing(found.values[0])
     return Listing(_newest_first(found.values)[:limit], found.missing)
@@ -144,9 +151,12 @@ def ask_tasks(
 
     def ask(shard: Shard, below: int | None, share: int) -> TasksBelow:
         dialect = shard.database.dialect
-        return shard.database.read(
-            lambda connection: task_page.page(connection, dialect, wanted, below=below, limit=share)
-        )
+
+        def read(connection: Connection) -> TasksBelow:
+            part = task_page.page(connection, dialect, wanted, below=below, limit=share)
+            return replace(part, tasks=_progressed(connection, shard, part.tasks))
+
+        return shard.database.read(read)
 
     return ask_page(fleet, ask, after=after, limit=limit)
 
@@ -165,10 +175,14 @@ def show(fleet: Fleet, registry: Registry, number: int) -> TaskDetail:
     if located is None:
         raise TaskNotFound(number)
     shard, found = located
-    node = shard.database.read(lambda connection: task.node_of(connection, number))
+
+    def more(connection: Connection) -> tuple[TaskView, tuple[int, str] | None]:
+        return _progressed(connection, shard, [found])[0], task.node_of(connection, number)
+
+    shown, node = shard.database.read(more)
     failures, missing = failures_of(fleet, number)
     return TaskDetail(
-        task=_full(found, registry, is_node=node is not None),
+        task=_full(shown, registry, is_node=node is not None),
         flow=None if node is None else NodeOfRun(node[0], node[1] or None),
         failures=failures,
         shard=shard.name,
@@ -350,6 +364,13 @@ def _full(found: TaskView, registry: Registry, *, is_node: bool) -> TaskFull:
         can_retry=found.status in RETRYABLE and not is_node,
         can_cancel=found.status in CANCELLABLE and not is_rolling and not is_node,
     )
+
+
+def _progressed(connection: Connection, shard: Shard, tasks: Sequence[TaskView]) -> list[TaskView]:
+    """The tasks; those that run with how far they are, if their handlers say that."""
+    if not shard.database.schema.has(progress.MIGRATION):
+        return list(tasks)
+    return progress.told(progress.of(connection, tasks), tasks)
 
 
 def _newest_first(parts: Iterable[Sequence[TaskView]]) -> list[TaskView]:

@@ -48,7 +48,11 @@ UNENDED = tuple(status for status in Status if status not in FINAL)
 RETRIED = (Status.FAILED, Status.CANCELLED)
 
 PAYLOAD = TaskView.__struct_fields__.index("payload")
-VIEW = tuple(task.c["task_key" if name == "key" else name] for name in TaskView.__struct_fields__)
+VIEW = tuple(
+    task.c["task_key" if name == "key" else name]
+    for name in TaskView.__struct_fields__
+    if name != "progress"
+)
 
 
 def insert(
