@@ -205,7 +205,8 @@ class Finish(Loop):
             statistics[:] = _counts(runs, accepted, now)
             if statistics:
                 self._database.dialect.count(connection, statistics)
-            reported = [run.task.id for run in runs if _was_shown(run) and run.task.id in accepted]
+            kept = [run for run in runs if run.kept is not None and run.task.id in accepted]
+            reported = [run.task.id for run in kept if _was_shown(run)]
             if reported:
                 progress.forget(connection, reported)
             moves[:] = self._breakers.note(connection, runs, accepted, now=now)
