@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from windlass.errors import BadInput
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 LONGEST_NOTE = 200
 LARGEST = 2**63 - 1
 SAVE_SECONDS = 1.0
+TELL_SECONDS = 0.05
 
 
 class Reached(NamedTuple):
@@ -24,16 +26,31 @@ class Reached(NamedTuple):
     note: str | None
 
 
+# Nothing was reported yet.
+NOWHERE = Reached(-1, None, None)
+
+
 class ReportedProgress:
     """What the handler of one run reported last, and what was written of it."""
 
-    __slots__ = ("now", "saved", "saved_at")
+    __slots__ = ("now", "saved", "saved_at", "tell", "told_at")
 
-    def __init__(self, now: Reached) -> None:
+    def __init__(self, now: Reached, tell: Callable[[Reached], object] | None = None) -> None:
         # The handler replaces it as a whole, so that another thread may read it at any time.
         self.now = now
+        # In a child process: says it to the worker.
+        self.tell = tell
+        self.told_at = float("-inf")
         self.saved: Reached | None = None
         self.saved_at = float("-inf")
+
+    def reach(self, now: Reached) -> None:
+        """The handler is there now."""
+        self.now = now
+        at = time.monotonic()
+        if self.tell is not None and (at - self.told_at >= TELL_SECONDS or now.done == now.total):
+            self.told_at = at
+            self.tell(now)
 
     def is_due(self, at: float) -> bool:
         """Whether there is news, and the last write was long enough ago."""
@@ -51,7 +68,7 @@ def report(run: Run, done: int, total: int | None, note: str) -> None:
     if known is None:
         run.keep(ReportedProgress(reached))
     elif known.now != reached:
-        known.now = reached
+        known.reach(reached)
 
 
 def progress_of(run: Run) -> ReportedProgress | None:

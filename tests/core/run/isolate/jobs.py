@@ -209,3 +209,10 @@ class Printer:
     """A method needs its object, which no child has."""
 
     def visit(self, code: str) -> None: ...
+
+
+def haul(until: str) -> None:
+    """Tell how far it is, and wait until there is a file."""
+    windlass.context().progress(2, 8, "second box")
+    while not os.path.exists(until):
+        time.sleep(0.01)

@@ -10,8 +10,10 @@ import pytest
 from tests.core.run.isolate import jobs
 from tests.core.run.working import listening, working
 from tests.table import task
+from tests.wait import eventually
 from windlass import App, Keys, NoContext, Status, TaskFailed
 from windlass.lent import lent
+from windlass.operate.task import operate
 
 pytestmark = pytest.mark.mostly("sqlite")
 
@@ -210,3 +212,16 @@ def test_in_a_test_with_lent_databases_the_handler_stays_in_the_process(sqlite_u
 
         assert refs[0].result() == os.getpid()
         assert (refs[1].result()["pid"], refs[1].result()["id"]) == (os.getpid(), refs[1].id)
+
+
+def test_how_far_a_handler_in_a_process_of_its_own_is_is_shown(app, tmp_path):
+    haul = isolated(app, jobs.haul, timeout="1m")
+    ref = haul.enqueue(str(tmp_path / "go"))
+
+    with working(app):
+        eventually(lambda: operate.show(app.fleet, app.registry, ref.id).task.progress, timeout=60)
+        found = operate.show(app.fleet, app.registry, ref.id).task.progress
+        (tmp_path / "go").touch()
+        ref.result(timeout=60)
+
+    assert (found.done, found.total, found.note) == (2, 8, "second box")

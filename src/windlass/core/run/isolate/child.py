@@ -33,6 +33,7 @@ from windlass.core.run.isolate.wire import (
     HandlerCall,
     HandlerPlace,
     Home,
+    Progressed,
     Raised,
     Ready,
     Returned,
@@ -41,6 +42,7 @@ from windlass.core.run.isolate.wire import (
 from windlass.core.run.ready import KindLoad, Run, success
 from windlass.core.task.current import current
 from windlass.core.task.kind import Kind
+from windlass.core.task.progress import NOWHERE, ReportedProgress
 from windlass.core.trace.provider import carried_to_here
 from windlass.value.outcome import Failed, Succeeded
 
@@ -135,6 +137,9 @@ class ChildLoop:
         try:
             kind = self._kind(call.place)
             run = ChildRun(call, kind)
+            say, number = self._line.say, call.number
+            tell = ReportedProgress(NOWHERE, lambda reached: say(Progressed(number, *reached)))
+            run.keep(tell)
             result = copy_context().run(self._call, run, call)
         except Stopped:
             raise

@@ -21,9 +21,11 @@ from windlass.core.run.isolate.record import handle_here
 from windlass.core.run.isolate.wire import (
     HEAD_BYTES,
     LARGEST,
+    Answer,
     HandlerCall,
     Home,
     Logged,
+    Progressed,
     Raised,
     Ready,
     Returned,
@@ -32,6 +34,8 @@ from windlass.core.run.isolate.wire import (
     length_of,
 )
 from windlass.core.run.log import RunLog
+from windlass.core.task.current import current
+from windlass.core.task.progress import report
 from windlass.errors import HandlerDied, NotPossible
 
 START_SECONDS = 60.0
@@ -182,7 +186,7 @@ class ChildProcess:
         # A child without a line, which goes on, is of no use.
         self._loop.call_later(END_SECONDS, self._signal, signal.SIGKILL)
 
-    def _hear(self, said: Ready | Logged | Returned | Raised) -> None:
+    def _hear(self, said: Answer) -> None:
         match said:
             case Ready():
                 if not self._ready.done():
@@ -191,6 +195,11 @@ class ChildProcess:
                 telemetry.emit("child.started", pid=self.pid, milliseconds=milliseconds)
             case Logged():
                 self._handle(said)
+            case Progressed():
+                if self._caller is not None and said.number == self._number:
+                    run = self._caller.run(current.get)
+                    if run is not None:
+                        report(run, said.done, said.total, said.note or "")
             case Returned() | Raised():
                 asked = self._asked
                 if asked is not None and not asked.done() and said.number == self._number:

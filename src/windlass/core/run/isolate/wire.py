@@ -1,7 +1,7 @@
 """What a worker and a child process say to each other: messages of msgspec, each with its length.
 
 The worker says `Home` once and then one `HandlerCall` at a time. The child answers with `Ready`,
-tells what is logged meanwhile, and ends each call with `Returned` or `Raised`.
+tells what is logged meanwhile and how far it is, and ends each call with `Returned` or `Raised`.
 """
 
 from __future__ import annotations
@@ -109,6 +109,15 @@ class Logged(msgspec.Struct, tag="logged", frozen=True, kw_only=True):
     error: SentError | None
 
 
+class Progressed(msgspec.Struct, tag="progressed", frozen=True):
+    """How far the handler says that it is."""
+
+    number: int
+    done: int
+    total: int | None
+    note: str | None
+
+
 class Returned(msgspec.Struct, tag="returned", frozen=True):
     """The handler has returned; `result` is JSON, `unkept` says why it cannot be kept."""
 
@@ -126,7 +135,7 @@ class Raised(msgspec.Struct, tag="raised", frozen=True):
 
 
 Said = Home | HandlerCall
-Answer = Ready | Logged | Returned | Raised
+Answer = Ready | Logged | Progressed | Returned | Raised
 
 _encode = msgspec.msgpack.Encoder().encode
 _said = msgspec.msgpack.Decoder(Said)
