@@ -13,6 +13,21 @@ from windlass.database import migrate
 pytestmark = pytest.mark.mostly("sqlite")
 
 
+def test_a_task_is_enqueued_by_a_form_that_the_address_fills_in(glass):
+    glass.open("tasks/new?kind=charge_card&a.order=x")
+    glass.press("Enqueue")
+    expect(glass.page.get_by_role("alert")).to_contain_text("This is not a number.")
+
+    glass.page.get_by_label("order").fill("4711")
+    glass.page.get_by_text("More", exact=True).click()
+    glass.page.get_by_label("Delay").fill("1h")
+    assert "a.order=4711" in glass.page.url
+    glass.press("Enqueue")
+
+    glass.told("is enqueued")
+    expect(glass.page.locator("pre").first).to_contain_text("4711")
+
+
 def test_a_kind_that_is_paused_stops_and_goes_on_when_it_is_resumed(glass, house):
     glass.open("switches/send_mail")
     glass.press("Pause")

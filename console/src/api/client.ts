@@ -7,6 +7,8 @@ export class Problem extends Error {
     readonly status: number,
     readonly title: string,
     detail: string,
+    /** What else the API says of it, such as which argument is wrong. */
+    readonly facts: Readonly<Record<string, unknown>> = {},
   ) {
     super(detail);
   }
@@ -117,5 +119,6 @@ async function problemIn(response: Response): Promise<Problem> {
     response.status,
     typeof title === "string" ? title : "HttpError",
     typeof detail === "string" ? detail : `${response.status} ${response.statusText}`,
+    typeof about === "object" && about !== null ? { ...about } : {},
   );
 }

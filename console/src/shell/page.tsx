@@ -24,6 +24,7 @@ import { SweepDetailPage } from "../page/sweep/detail";
 import { SwitchPage } from "../page/switch";
 import { SwitchDetailPage } from "../page/switch/detail";
 import { TaskPage } from "../page/task";
+import { NewTaskPage } from "../page/task/new";
 import { TaskDetailPage } from "../page/task/detail";
 import { TokenPage } from "../page/token";
 import type { Dictionary } from "../text/en";
@@ -74,7 +75,7 @@ export const PAGES: readonly Entry[] = [
     icon: "task",
     group: "work",
     list: () => <TaskPage />,
-    detail: ([id = ""]) => <TaskDetailPage key={id} id={id} />,
+    detail: ([id = ""]) => (id === "new" ? <NewTaskPage /> : <TaskDetailPage key={id} id={id} />),
   },
   {
     name: "rolling",

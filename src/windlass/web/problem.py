@@ -121,6 +121,8 @@ def facts_of(error: Exception) -> dict[str, Any]:
             return {"id": error.id, "deduction_status": error.status}
         case errors.Refused():
             return error.facts
+        case errors.BadArgument(argument=str()):
+            return {"kind": error.kind, "argument": error.argument}
         case errors.IdConflict():
             return {"id": error.id, "difference": error.difference}
         case errors.InvalidQuantity():

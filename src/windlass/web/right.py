@@ -27,7 +27,7 @@ LEDGER = "/ledger"
 TABLE: dict[str, Mapping[Roles, tuple[str, ...]]] = {
     "GET": {
         VIEWERS: (
-            "/overview", "/kinds", "/kinds/{kind}",
+            "/overview", "/kinds", "/kinds/{kind}", "/kinds/{kind}/form",
             "/rolling", "/rolling/{kind}", "/rolling/{kind}/items", "/rolling/{kind}/item",
             "/sweeps", "/sweeps/{kind}", "/sweeps/{kind}/rounds", "/sweeps/{kind}/failures",
             "/sweeps/{kind}/audit", "/sweeps/{kind}/runs",

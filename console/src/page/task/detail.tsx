@@ -7,7 +7,7 @@ import { prettyJson } from "../../format/format";
 import { Ago, Button, Card, Facts, Missing, Page, Plain } from "../../part/basic";
 import { Find } from "../../part/control";
 import { Faces } from "../../part/faces";
-import { Progress } from "../../part/progress";
+import { Progress } from "./progress";
 import { Status } from "../../part/status";
 import { useAsk } from "../../part/ask";
 import { pathOf, queryOf } from "../../route/address";

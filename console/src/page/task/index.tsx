@@ -4,12 +4,13 @@ import { useLive } from "../../data/hook";
 import { Ago, Button, Page } from "../../part/basic";
 import { Filter, Find } from "../../part/control";
 import { Empty } from "../../part/faces";
+import { Icon } from "../../part/icon";
 import { PagedList } from "../../part/list";
-import { Progress } from "../../part/progress";
+import { Progress } from "./progress";
 import { Status } from "../../part/status";
 import { Table, type Column } from "../../part/table";
-import { pathOf } from "../../route/address";
-import { useQuery } from "../../route/router";
+import { pathOf, queryOf } from "../../route/address";
+import { Link, useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
 import { useText } from "../../text";
 import { useBulk } from "./bulk";
@@ -29,7 +30,15 @@ export function TaskPage() {
   });
   const clear = () => change({ kind: null, status: null, key: null, age: null, after: null });
   return (
-    <Page title={t.menu.tasks} actions={<BulkButton filter={filter} />}>
+    <Page
+      title={t.menu.tasks}
+      actions={
+        <>
+          <BulkButton filter={filter} />
+          <NewLink kind={filter.kind} />
+        </>
+      }
+    >
       <Filters filter={filter} />
       <PagedList
         resource={resource}
@@ -144,6 +153,18 @@ function NothingFound({ page, filter, onClear }: NothingProps) {
     >
       {t.task.noMatchText}
     </Empty>
+  );
+}
+
+function NewLink({ kind }: { kind: string | undefined }) {
+  const { t } = useText();
+  const { canAct } = useSession();
+  if (!canAct) return null;
+  return (
+    <Link className="button main" to={`tasks/new${queryOf({ kind })}`}>
+      <Icon name="plus" />
+      <span>{t.form.enqueue}</span>
+    </Link>
   );
 }
 

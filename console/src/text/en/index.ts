@@ -11,7 +11,7 @@ import { cron, rolling } from "./rolling";
 import { said } from "../said/en";
 import { sweep } from "./sweep";
 import { downstream, switch_ } from "./switch";
-import { queue, task } from "./task";
+import { form, queue, task } from "./task";
 import { token } from "./token";
 import { shared } from "./shared";
 
@@ -24,6 +24,7 @@ export const en = {
   cron,
   downstream,
   flow,
+  form,
   ledger,
   overview,
   promise,

@@ -83,3 +83,41 @@ export const queue = {
   unused: "not used yet",
   waiting: "Waiting to be sent",
 };
+
+/** English, of forms made of a handler's parameters. */
+export const form = {
+  choose: "Choose…",
+  enqueue: "Enqueue",
+  enqueued: (id: number) => `Task ${id} is enqueued.`,
+  known: (id: number) => `Nothing was enqueued: ${id} has this key.`,
+  hints: {
+    key: "a name of your own: a second task with it is not enqueued",
+    delay: "start later, for example 5m or 2h",
+    lane: "runs in order with the others of its lane",
+    priority: "higher runs first",
+  },
+  json: "JSON",
+  labels: { key: "Key", delay: "Delay", lane: "Lane", priority: "Priority" },
+  lead: "Enqueue a task or start a flow. The address of this page has what you fill in, so you can share it.",
+  leftOut: (value: string) => (value === "" ? "left out" : `left out: ${value}`),
+  more: "More",
+  noApp: "This console knows no kinds",
+  noAppText: "It was started without the app that declares them. Start it with the app:",
+  notAllowed: "You may look, but not enqueue.",
+  range: (least: number | null, most: number | null) =>
+    `The number must be ${least === null ? "" : `at least ${least}`}${least !== null && most !== null ? " and " : ""}${most === null ? "" : `at most ${most}`}.`,
+  refused: {
+    required: "This is required.",
+    number: "This is not a number.",
+    integer: "This is not a whole number.",
+    range: "The number is out of range.",
+    json: "This is not JSON.",
+    moment: "This is not a date and time.",
+    length: "The length does not fit.",
+    pattern: "The text does not have the required form.",
+  },
+  required: "required",
+  takesMore:
+    "It also takes arguments of other names; enqueue those from a program or the terminal.",
+  title: "New task",
+};

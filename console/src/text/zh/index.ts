@@ -12,7 +12,7 @@ import { cron, rolling } from "./rolling";
 import { said } from "../said/zh";
 import { sweep } from "./sweep";
 import { downstream, switch_ } from "./switch";
-import { queue, task } from "./task";
+import { form, queue, task } from "./task";
 import { token } from "./token";
 import { shared } from "./shared";
 
@@ -25,6 +25,7 @@ export const zh: Dictionary = {
   cron,
   downstream,
   flow,
+  form,
   ledger,
   overview,
   promise,

@@ -81,3 +81,39 @@ export const queue: Dictionary["queue"] = {
   unused: "尚未使用",
   waiting: "等待发送",
 };
+
+export const form: Dictionary["form"] = {
+  choose: "请选择…",
+  enqueue: "加入队列",
+  enqueued: (id) => `任务 ${id} 已加入队列。`,
+  known: (id) => `没有加入：${id} 已有此键。`,
+  hints: {
+    key: "自定的名称：同名的任务不会再次加入",
+    delay: "稍后开始，例如 5m 或 2h",
+    lane: "与同一通道的任务按顺序运行",
+    priority: "数值大的先运行",
+  },
+  json: "JSON 值",
+  labels: { key: "键", delay: "延迟", lane: "通道", priority: "优先级" },
+  lead: "把任务加入队列，或启动流程。填写的内容都在本页地址中，可以分享。",
+  leftOut: (value) => (value === "" ? "省略" : `省略：${value}`),
+  more: "更多",
+  noApp: "此控制台不认识任何类型",
+  noAppText: "启动它时没有给出声明这些类型的应用。请带上应用启动：",
+  notAllowed: "你可以查看，但不能加入任务。",
+  range: (least, most) =>
+    `数值必须${least === null ? "" : `不小于 ${least}`}${least !== null && most !== null ? "且" : ""}${most === null ? "" : `不大于 ${most}`}。`,
+  refused: {
+    required: "必填。",
+    number: "这不是数字。",
+    integer: "这不是整数。",
+    range: "数值超出范围。",
+    json: "这不是 JSON。",
+    moment: "这不是日期和时间。",
+    length: "长度不符合要求。",
+    pattern: "文字不符合要求的格式。",
+  },
+  required: "必填",
+  takesMore: "它还接受其他名称的参数；请在程序或终端中加入。",
+  title: "新任务",
+};

@@ -10,7 +10,8 @@ from pydantic import Field, StrictInt
 
 from windlass.clock import SECOND, from_datetime
 from windlass.errors import BadInput
-from windlass.operate.task import operate, produce
+from windlass.operate.task import form, operate, produce
+from windlass.operate.task.form import FormView
 from windlass.operate.task.operate import Bulk, TaskDetail, TaskListing, TaskLogs
 from windlass.operate.task.produce import NewCall, NewWork
 from windlass.operate.task.wait import TaskResult
@@ -19,7 +20,7 @@ from windlass.value.status import Status
 from windlass.value.task import PRIORITIES, TaskFilter, TaskView
 from windlass.view.action import Action
 from windlass.web.problem import problems
-from windlass.web.request import ReadyConsole, RequestLog, RequestOnce
+from windlass.web.request import KindName, ReadyConsole, RequestLog, RequestOnce
 from windlass.web.view import (
     STORABLE,
     ActionResult,
@@ -288,6 +289,12 @@ def cancel(
     with log.record(Action.TASK_CANCEL, str(number), reason=body.reason) as entry:
         message = operate.must_cancel(fleet, registry, number, reason=body.reason)
         return ActionResult(message=entry.says(message))
+
+
+@router.get("/kinds/{kind}/form", responses=problems(404), response_model=answer(FormView))
+def form_of(kind: KindName, console: ReadyConsole) -> FormView:
+    """What a kind takes when it is enqueued or started by hand: its parameters, with schemas."""
+    return form.form_of(console.app.registry, kind)
 
 
 def _filter(

@@ -1,6 +1,6 @@
 /** How far a running task is: a bar if the total is known, the numbers, and what is being done. */
-import { useText } from "../text";
-import { Bar } from "./basic";
+import { useText } from "../../text";
+import { Bar } from "../../part/basic";
 
 interface Reached {
   readonly done: number;
