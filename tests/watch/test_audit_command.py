@@ -40,7 +40,16 @@ SPEC = {"nodes": [{"name": "one", "kind": "tell"}], "edges": []}
 
 LOOKS = {
     *("status", "alerts", "ring", "audit", "check", "flow list", "flow show", "flow export"),
-    *("task list", "task show", "rolling list", "rolling show", "control list", "control show"),
+    *(
+        "cron list",
+        "cron show",
+        "task list",
+        "task show",
+        "rolling list",
+        "rolling show",
+        "control list",
+        "control show",
+    ),
     *("sweep list", "sweep show", "sweep failures", "sweep audit", "shard list"),
     *("ledger stock", "ledger show", "ledger entries", "ledger audit", "token list"),
     *("alert list", "alert show", "promise list", "promise show", "plan"),
@@ -61,7 +70,17 @@ ELSEWHERE = {
     "watch",
 }
 ACTS = {
-    *("pause", "resume", "set", "task retry", "task cancel", "task enqueue"),
+    *(
+        "cron run",
+        "cron set",
+        "cron reset",
+        "pause",
+        "resume",
+        "set",
+        "task retry",
+        "task cancel",
+        "task enqueue",
+    ),
     *("rolling add", "rolling remove", "rolling visit"),
     *("rolling mirror", "rolling follow", "rolling unfollow"),
     *(

@@ -35,7 +35,7 @@ from windlass.view.field import (
     is_marked,
     view_fields,
 )
-from windlass.view.said import Said
+from windlass.view.said import SPOKEN, Said
 
 COLOURS = {
     Status.WAITING: "cyan",
@@ -261,7 +261,7 @@ def plain(view: Any, *, without: Collection[str] = ()) -> Any:
         return {
             name: _plain_field(getattr(view, name), hint, below(name, without))
             for name, hint in hints.items()
-            if name not in without
+            if name not in without and not is_marked(hint, SPOKEN)
         }
     if isinstance(view, list | tuple):
         return [plain(each, without=without) for each in view]

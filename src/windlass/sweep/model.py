@@ -25,6 +25,7 @@ from windlass.source.given import GivenAtStart
 from windlass.value.status import Status
 from windlass.view.audit import Audit, found
 from windlass.view.field import StoredKey, exposed
+from windlass.view.said import Spoken, as_said, say
 
 # The speed of a range counts for this long after its last save.
 SPEED_GOOD_FOR = 10 * SECOND
@@ -284,6 +285,12 @@ class Progress:
     source: str | None = None
     key: str | None = None
 
+    @property
+    @exposed
+    def says(self) -> Spoken | None:
+        """`why`, with its code and values for other languages."""
+        return as_said(self.why)
+
 
 @dataclass(frozen=True)
 class SetAside:
@@ -481,17 +488,17 @@ def sweep_why(
     if not has_source and (row is None or row.stopped_at is None):
         return "start(source=...) begins a run"
     if row is None:
-        return "no worker has found it yet"
+        return say("why.not_found")
     if row.stopped_at is not None:
-        return "no longer declared"
+        return say("why.not_declared")
     if row.error is not None:
-        return f"its source cannot be read: {row.error}"
+        return say("why.source", error=row.error)
     if row.is_running:
         is_owned = any(each.batch is not None for each in found)
-        return "running" if is_owned else "waiting for a worker"
+        return say("why.running" if is_owned else "why.waits_for_worker")
     if row.due_at is None:
-        return "ended; start() begins another round" if row.round else "start() begins a round"
-    return "the next round is due" if row.due_at <= now else "waiting for the next round"
+        return say("why.ended" if row.round else "why.not_begun")
+    return say("why.round_due" if row.due_at <= now else "why.waits_for_round")
 
 
 def range_view(each: Range, now: int, straggling: set[int]) -> RangeView:

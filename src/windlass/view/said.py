@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Annotated, Any
 
 from windlass.view.sentence import SENTENCES
 
+# A property that says a field of its view again, with its code: for the console. `--json` has none.
+SPOKEN = "spoken"
 # A value of a sentence as the API sends it.
 Wire = str | int | float | list[Any] | dict[str, Any]
 
@@ -57,6 +59,9 @@ class Said(str):
         return {"text": str(self), "code": self.code, "values": values}
 
 
+Spoken = Annotated[Said, SPOKEN]
+
+
 def say(code: str, **values: Any) -> Said:
     """The sentence of a code. Values may be sentences, and lists of them."""
     shown = {name: _shown(value) for name, value in values.items()}
@@ -69,6 +74,11 @@ def joined(parts: Iterable[str]) -> Said:
     if len(listed) == 1 and isinstance(listed[0], Said):
         return listed[0]
     return Said("; ".join(listed), "joined", {"parts": listed})
+
+
+def as_said(text: str | None) -> Said | None:
+    """A text that may have a code."""
+    return text if text is None or isinstance(text, Said) else Said(text)
 
 
 def as_wire(text: str) -> dict[str, Wire]:

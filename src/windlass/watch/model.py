@@ -13,9 +13,10 @@ from typing import Literal
 from windlass.core.ring.store import WorkerView
 from windlass.value.payload import ArgumentView
 from windlass.value.task import FailureView
-from windlass.view.field import JsonText, Moment
+from windlass.view.field import JsonText, Moment, exposed
+from windlass.view.said import Spoken, as_said, joined, say
 
-NOTHING_DUE = "nothing due"
+NOTHING_DUE = say("why.nothing_due")
 SeverityName = Literal["info", "warning", "critical"]
 Family = Literal["task", "cron", "rolling", "sweep", "flow", "external", "queue", "unknown"]
 
@@ -55,6 +56,12 @@ class KindStatus:
     why: str
     # Whether a switch, a window or a breaker keeps it from running.
     is_held_back: bool
+
+    @property
+    @exposed
+    def says(self) -> Spoken | None:
+        """`why`, with its code and values for other languages."""
+        return as_said(self.why)
 
 
 @dataclass(frozen=True)
@@ -153,7 +160,7 @@ def kind_together(same: Sequence[KindStatus]) -> KindStatus:
         next_due_at=min(moments, default=None),
         **{name: sum(getattr(kind, name) for kind in same) for name in counts},
         average_milliseconds=sum(spent) / sum(ended) if sum(ended) else None,
-        why="; ".join(telling or reasons),
+        why=joined(telling or reasons),
         is_held_back=any(kind.is_held_back for kind in same),
     )
 

@@ -53,7 +53,7 @@ from windlass.view.field import (
     view_fields,
 )
 from windlass.view.listing import Listing
-from windlass.view.said import Said, as_wire
+from windlass.view.said import SPOKEN, Said, as_wire
 
 DEEPEST = 40
 LARGEST_NUMBER = 2**63
@@ -146,14 +146,6 @@ KeyText = Annotated[str, BeforeValidator(shown)]
 
 # Anything, as text.
 Text = Annotated[str, BeforeValidator(str)]
-BY_MARK = {
-    MOMENT: Moment,
-    KEY: KeyText,
-    STORED_KEY: Annotated[str, BeforeValidator(encode_key)],
-    JSON: Annotated[str, BeforeValidator(json_text)],
-    JSON_TEXT: str,
-    TEXT: Text,
-}
 
 
 class SaidView(View):
@@ -162,6 +154,17 @@ class SaidView(View):
     text: str
     code: str
     values: dict[str, Any]
+
+
+BY_MARK = {
+    MOMENT: Moment,
+    KEY: KeyText,
+    STORED_KEY: Annotated[str, BeforeValidator(encode_key)],
+    JSON: Annotated[str, BeforeValidator(json_text)],
+    JSON_TEXT: str,
+    TEXT: Text,
+    SPOKEN: Annotated[SaidView, BeforeValidator(as_wire)],
+}
 
 
 BY_TYPE = {

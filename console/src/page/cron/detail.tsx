@@ -45,7 +45,11 @@ function Parts({ data }: { data: Detail }) {
   return (
     <>
       <Missing shards={data.missing} />
-      {cron.held_back && <Note tone={cron.off ? "warn" : "calm"}>{cron.held_back}</Note>}
+      {cron.held && (
+        <Note tone={cron.off ? "warn" : "calm"}>
+          <Said said={cron.held} />
+        </Note>
+      )}
       {isStopped && <Note tone="warn">{t.cron.stoppedText}</Note>}
       <Sums cron={cron} />
       <div className="columns">

@@ -2,6 +2,7 @@
 import { useLive } from "../../data/hook";
 import { Ago, Card, Facts, Missing, Note, Page } from "../../part/basic";
 import { Empty, Faces } from "../../part/faces";
+import { Said } from "../../part/said";
 import { Table, type Column } from "../../part/table";
 import { pathOf } from "../../route/address";
 import { useText } from "../../text";
@@ -35,7 +36,11 @@ export function DownstreamDetailPage({ name }: { name: string }) {
         {(data) => (
           <>
             <Missing shards={data.missing} />
-            {data.held_back && <Note tone="warn">{data.held_back}</Note>}
+            {data.held && (
+              <Note tone="warn">
+                <Said said={data.held} />
+              </Note>
+            )}
             {data.problem && <Note tone="bad">{data.problem}</Note>}
             <div className="columns even">
               <div className="main-column">
@@ -110,7 +115,11 @@ function Takes({ takes }: { takes: readonly Take[] }) {
       isNumber: true,
       render: (take) => f.milliseconds(take.mean_milliseconds),
     },
-    { label: t.field.state, isWide: true, render: (take) => take.held_back ?? "–" },
+    {
+      label: t.field.state,
+      isWide: true,
+      render: (take) => (take.held ? <Said said={take.held} /> : "–"),
+    },
   ];
   return (
     <Card title={t.downstream.kinds} isFlush>

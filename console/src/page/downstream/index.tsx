@@ -3,6 +3,7 @@ import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Card, Missing, Page } from "../../part/basic";
 import { Empty, Faces } from "../../part/faces";
+import { Said } from "../../part/said";
 import { Badge } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { pathOf } from "../../route/address";
@@ -50,7 +51,11 @@ function Downstreams({ rows }: { rows: readonly Downstream[] }) {
       render: (row) => (
         <span className="stack">
           <DownstreamState row={row} />
-          {row.held_back && <small>{row.held_back}</small>}
+          {row.held && (
+            <small>
+              <Said said={row.held} />
+            </small>
+          )}
         </span>
       ),
     },

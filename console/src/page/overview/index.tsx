@@ -5,6 +5,7 @@ import { Ago, BadCount, Card, Figure, Figures, Missing, Page } from "../../part/
 import { MinuteChart } from "../../part/picture/chart";
 import { Empty, Faces } from "../../part/faces";
 import { KindName } from "../../part/family";
+import { Said } from "../../part/said";
 import { Badge, Heartbeat, Status } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { pathOf } from "../../route/address";
@@ -122,7 +123,7 @@ function KindTable({ kinds }: { kinds: Kinds }) {
               {t.overview.held}
             </Badge>
           )}
-          <span>{kind.why}</span>
+          <span>{kind.says && <Said said={kind.says} />}</span>
         </span>
       ),
     },

@@ -13,6 +13,7 @@ import { useAction, useTell } from "../../part/toast";
 import { oneOf, pathOf } from "../../route/address";
 import { Link, useQuery } from "../../route/router";
 import { useSession } from "../../shell/session";
+import { Said } from "../../part/said";
 import { useText } from "../../text";
 import { SweepState } from ".";
 import { Runs } from "./run";
@@ -35,7 +36,7 @@ export function SweepDetailPage({ kind }: { kind: string }) {
       up={{ to: "sweeps", label: t.menu.sweeps }}
       title={kind}
       badge={sweep && <SweepState sweep={sweep} />}
-      lead={sweep?.why}
+      lead={sweep?.says && <Said said={sweep.says} />}
       actions={sweep && <Actions sweep={sweep} />}
     >
       <Faces resource={resource} lines={10}>

@@ -3,6 +3,7 @@ import type { Row } from "../../api/call";
 import { useLive } from "../../data/hook";
 import { Ago, BadCount, Bar, Card, Page } from "../../part/basic";
 import { Empty, Faces } from "../../part/faces";
+import { Said } from "../../part/said";
 import { Badge } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { pathOf } from "../../route/address";
@@ -21,7 +22,7 @@ export function SweepPage() {
       render: (row) => (
         <span className="why">
           <SweepState sweep={row} />
-          <span>{row.why}</span>
+          <span>{row.says && <Said said={row.says} />}</span>
         </span>
       ),
     },

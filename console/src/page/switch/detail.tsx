@@ -7,6 +7,7 @@ import { WindowDays } from "../../part/picture/window";
 import { Faces } from "../../part/faces";
 import { pathOf, queryOf } from "../../route/address";
 import { Link } from "../../route/router";
+import { Said } from "../../part/said";
 import { useText } from "../../text";
 import { SwitchState, type Switch } from ".";
 import { SwitchActions } from "./act";
@@ -43,7 +44,9 @@ function Full({ data, row }: { data: Detail; row: Switch | undefined }) {
   const { kind } = data;
   return (
     <>
-      <Note tone={kind.is_held_back ? "warn" : "calm"}>{kind.why}</Note>
+      <Note tone={kind.is_held_back ? "warn" : "calm"}>
+        {kind.says && <Said said={kind.says} />}
+      </Note>
       {row?.holds.problem && <Note tone="bad">{row.holds.problem}</Note>}
       <Sums kind={kind} />
       <div className="columns even">

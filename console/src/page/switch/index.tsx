@@ -5,6 +5,7 @@ import { Ago, Card, Page } from "../../part/basic";
 import { Find } from "../../part/control";
 import { Empty, Faces } from "../../part/faces";
 import { WindowStrip } from "../../part/picture/window";
+import { Said } from "../../part/said";
 import { Badge } from "../../part/status";
 import { Table, type Column } from "../../part/table";
 import { pathOf } from "../../route/address";
@@ -62,7 +63,11 @@ function Switches({ rows }: { rows: readonly Switch[] }) {
       render: (row) => (
         <span className="stack">
           <SwitchState row={row} />
-          {row.held_back && <small>{row.held_back}</small>}
+          {row.held && (
+            <small>
+              <Said said={row.held} />
+            </small>
+          )}
         </span>
       ),
     },

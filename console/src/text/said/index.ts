@@ -10,6 +10,10 @@ export interface Said {
 
 /** The sentence; a text whose code is not known here is shown as it came. */
 export function sentence(said: Said, t: Dictionary, f: Format): string {
+  if (said.code === "joined" && Array.isArray(said.values.parts))
+    return said.values.parts
+      .map((each) => shown(each, t, f))
+      .join(f.language === "zh" ? "；" : "; ");
   const templates: Readonly<Record<string, string>> = t.said;
   const template = templates[said.code];
   if (template === undefined) return said.text;

@@ -17,6 +17,7 @@ const everything: Pause = {
   since: null,
   until: null,
   held_back: null,
+  held: null,
 };
 const sale: Pause = {
   ...everything,

@@ -31,6 +31,7 @@ from windlass.value.duration import format_duration
 from windlass.value.load.adapt import Ceilings, begin
 from windlass.value.rate import parse_rate
 from windlass.value.task import EVERYTHING, GROUP, Claimed
+from windlass.view.said import At, Said, TimeSpan, joined, say
 
 LOOK_SECONDS = 0.75
 LOOKS = 2
@@ -341,44 +342,53 @@ def downstream_holds(kind: Kind, switches: SwitchRows, *, now: int) -> str | Non
         row = switches.alone(downstream.name)
         why = _held_back(downstream, row, now=now)
         if why is not None:
-            return f"downstream {downstream.name}: {why}"
+            return say("held.downstream", name=downstream.name, why=why)
     return None
 
 
 def _held_back(kind: Limited | None, found: Switch, *, now: int) -> str | None:
     pauses = found.pauses(now)
     if pauses:
-        return "; ".join(paused_text(each, now=now) for each in pauses)
+        return joined(paused_text(each, now=now) for each in pauses)
     breaker = found.breaker
     if kind is not None and kind.breaker is not None and breaker.is_open:
         probe_at = breaker.probe_at or now
-        when = f"probed in {_away(probe_at - now)}" if probe_at > now else "about to be probed"
+        when = say("held.probe_soon")
         if breaker.state is BreakerState.PROBING:
-            when = "being probed"
-        return f"breaker open after {breaker.errors_in_a_row} errors in a row, {when}"
+            when = say("held.probing")
+        elif probe_at > now:
+            when = say("held.probed_in", away=_span(probe_at - now))
+        return say("held.breaker", errors=breaker.errors_in_a_row, when=when)
     window = None if kind is None else setting_of(kind, found, now=now).window
     if window is not None and not window.is_open(now):
         opens_at = window.opens_at(now)
         if opens_at is None:
-            return "window closed, and it does not open again"
+            return say("held.window_for_good")
         far = "%Y-%m-%d %H:%M UTC" if opens_at - now > WEEK else "%a %H:%M UTC"
-        return f"window closed, opens {to_datetime(opens_at):{far}} (in {_away(opens_at - now)})"
+        opens = At(opens_at, f"{to_datetime(opens_at):{far}}")
+        return say("held.window", opens=opens, away=_span(opens_at - now))
     return None
 
 
-def paused_text(found: Switch, *, now: int) -> str:
+def paused_text(found: Switch, *, now: int) -> Said:
     """Who paused what, until when and why, as in "paused by ann until 06:00 UTC: sale"."""
-    what = ""
+    nothing = Said("")
+    what = when = nothing
     if found.kind == EVERYTHING:
-        what = "everything "
+        what = say("held.everything")
     elif found.kind.startswith(GROUP):
-        what = f"group {found.kind.removeprefix(GROUP)} "
-    who = f" by {found.who}" if found.who else ""
+        what = say("held.group", group=found.kind.removeprefix(GROUP))
     if found.until is not None:
-        when = f" until {clock_time(found.until, now)}"
-    else:
-        when = f" {_away(now - found.since)} ago" if found.since else ""
-    return f"{what}paused{who}{when}" + (f": {found.reason}" if found.reason else "")
+        when = say("held.until", until=At(found.until, clock_time(found.until, now)))
+    elif found.since:
+        when = say("held.ago", ago=_span(now - found.since))
+    return say(
+        "held.paused",
+        what=what,
+        who=say("held.by", who=found.who) if found.who else nothing,
+        when=when,
+        reason=say("held.reason", reason=found.reason) if found.reason else nothing,
+    )
 
 
 def clock_time(moment: int, now: int) -> str:
@@ -388,5 +398,6 @@ def clock_time(moment: int, now: int) -> str:
     return shown.strftime(time if moment - now < DAY else f"%Y-%m-%d {time}")
 
 
-def _away(microseconds: int) -> str:
-    return format_duration(max(SECOND, microseconds // SECOND * SECOND))
+def _span(microseconds: int) -> TimeSpan:
+    whole = max(SECOND, microseconds // SECOND * SECOND)
+    return TimeSpan(whole, format_duration(whole))

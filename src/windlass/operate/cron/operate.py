@@ -26,9 +26,9 @@ from windlass.value.cron import Schedule, read_turn, schedule_of
 from windlass.value.status import Status
 from windlass.value.task import TaskView
 from windlass.view.action import whoami
-from windlass.view.field import Moment
+from windlass.view.field import Moment, exposed
 from windlass.view.listing import Listing
-from windlass.view.said import Said
+from windlass.view.said import Said, Spoken, as_said
 
 NOW = How()
 TURNS_SHOWN = 5
@@ -94,6 +94,12 @@ class CronView:
     last: TurnView | None
     off: bool
     held_back: str | None
+
+    @property
+    @exposed
+    def held(self) -> Spoken | None:
+        """`held_back`, with its code and values for other languages."""
+        return as_said(self.held_back)
 
 
 @dataclass(frozen=True)

@@ -27,8 +27,9 @@ from windlass.database.connection import Connection
 from windlass.errors import Unknown
 from windlass.value.load.adapt import AdaptPoint
 from windlass.value.rate import rate_text
-from windlass.view.field import Moment
+from windlass.view.field import Moment, exposed
 from windlass.view.listing import Listing
+from windlass.view.said import Spoken, as_said
 
 # Speeds are averages over this many whole minutes.
 MINUTES = 5
@@ -53,6 +54,12 @@ class TakeView:
     errors_per_minute: float
     mean_milliseconds: float | None
     held_back: str | None
+
+    @property
+    @exposed
+    def held(self) -> Spoken | None:
+        """`held_back`, with its code and values for other languages."""
+        return as_said(self.held_back)
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,12 @@ class DownstreamView:
     # How its limits went, oldest first, if it adapts.
     history: list[AdaptView]
     missing: tuple[str, ...]
+
+    @property
+    @exposed
+    def held(self) -> Spoken | None:
+        """`held_back`, with its code and values for other languages."""
+        return as_said(self.held_back)
 
 
 class Gauges(NamedTuple):

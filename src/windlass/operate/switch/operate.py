@@ -27,7 +27,8 @@ from windlass.value.outcome import LONGEST_REMARK, storable
 from windlass.value.rate import parse_rate, rate_text
 from windlass.value.task import EVERYTHING, GROUP
 from windlass.view.action import whoami
-from windlass.view.field import Moment
+from windlass.view.field import Moment, exposed
+from windlass.view.said import Spoken, as_said
 
 MOST_AT_ONCE = 100_000
 
@@ -74,6 +75,12 @@ class SwitchView:
     # The days ahead in which its window is open; None without a window.
     ahead: WindowAhead | None
 
+    @property
+    @exposed
+    def held(self) -> Spoken | None:
+        """`held_back`, with its code and values for other languages."""
+        return as_said(self.held_back)
+
 
 @dataclass(frozen=True)
 class PauseView:
@@ -89,6 +96,12 @@ class PauseView:
     since: Moment | None
     until: Moment | None
     held_back: str | None
+
+    @property
+    @exposed
+    def held(self) -> Spoken | None:
+        """`held_back`, with its code and values for other languages."""
+        return as_said(self.held_back)
 
 
 class SwitchTarget(NamedTuple):

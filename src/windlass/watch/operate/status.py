@@ -41,6 +41,7 @@ from windlass.value.outcome import MISFIT_DELAY, Misfit
 from windlass.value.payload import argument_views
 from windlass.value.rate import rate_text
 from windlass.value.task import COUNTED_EXACTLY
+from windlass.view.said import joined, say
 from windlass.watch.model import (
     NOTHING_DUE,
     AppStatus,
@@ -278,9 +279,9 @@ class _Reader:
         if kind.via is None or not has_tables(self._connection, inbox.TABLES):
             return None
         if cause_of("no consumer", kind.name) in self._causes:
-            return f"no consumer takes its tasks from queue {kind.via.name}"
+            return say("why.no_consumer", queue=kind.via.name)
         error = self._broken.get((kind.via.name, kind.via.address))
-        return None if error is None else f"queue {kind.via.name}: {error}"
+        return None if error is None else say("why.queue", queue=kind.via.name, error=error)
 
     @cached_property
     def _causes(self) -> dict[str, int]:
@@ -293,7 +294,7 @@ class _Reader:
         return {(row.name, row.address): row.error for row in rows if row.error is not None}
 
     def _with_misfits(self, name: str, why: str) -> str:
-        return f"{why}; some rows do not fit its parameters" if name in self._misfits else why
+        return joined([why, say("why.misfits")]) if name in self._misfits else why
 
     def _why(
         self, name: str, counts: dict[str, int], setting: Setting | None, *, is_served: bool
@@ -305,19 +306,19 @@ class _Reader:
             recent = finish_store.minutes_of(self._connection, name, since=since).values()
             done = sum(work.done + work.failed + work.retried for work in recent)
             if done >= rate * (SECOND * 60 + self.now % MINUTE) / SECOND * NEAR_ITS_RATE:
-                return f"running at its rate of {rate_text(rate)}"
+                return say("why.at_rate", rate=rate_text(rate))
         if setting is None and not is_served:
-            return "no worker declares it"
+            return say("why.no_worker_declares")
         if counts["running"]:
             kind = self._registry.kinds.get(name)
             via = None if kind is None else kind.via
-            return "running" if via is None else f"running by way of queue {via.name}"
+            return say("why.running") if via is None else say("why.by_queue", queue=via.name)
         if not is_served:
-            return "no worker"
+            return say("why.no_worker")
         if counts["due"]:
             if rate is not None and rate < 1:
-                return f"waiting for its rate of {rate_text(rate)}"
-            return "starting"
+                return say("why.waits_for_rate", rate=rate_text(rate))
+            return say("why.starting")
         return NOTHING_DUE
 
     def _consumer(self, kind: Kind) -> _OwnStatus:
