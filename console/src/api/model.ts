@@ -189,6 +189,7 @@ export interface CronView {
   changed: ScheduleChangeView | null; catchup: boolean; task: number | null;
   status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled" | null;
   next: readonly string[]; last: TurnView | null; off: boolean; held_back: string | null;
+  held: SaidView | null;
 }
 
 /** A day, as an ISO date, and the times at which a window is open on it. */
@@ -234,7 +235,7 @@ export interface DownstreamView {
   off: boolean; breaker: string; has_breaker: boolean; errors_in_a_row: number;
   probe_at: string | null; held_back: string | null; home: string; permits_held: number;
   permits_wanted: number; permits: readonly PermitView[]; kinds: readonly TakeView[];
-  history: readonly AdaptView[]; missing: readonly string[];
+  history: readonly AdaptView[]; missing: readonly string[]; held: SaidView | null;
 }
 
 /** One change of what is available of a SKU; all of them together are the balance. */
@@ -367,6 +368,12 @@ export interface FlowsNow {
   running: readonly FlowRunView[]; failed: readonly FlowRunView[];
 }
 
+/** What a kind takes when a person enqueues or starts it. */
+export interface FormView {
+  kind: string; does: "enqueue" | "start" | "nothing"; why_not: string | null; summary: string;
+  parameters: readonly ParameterView[]; takes_more: boolean; priority: number;
+}
+
 /** Whether the console and its database answer. */
 export interface Health {
   status: "ok";
@@ -399,7 +406,7 @@ export interface KindView {
   probe_at: string | null; rate: string | null; window: string | null; concurrency: number | null;
   breaker: string; why: string; is_held_back: boolean;
   family: "task" | "cron" | "rolling" | "sweep" | "flow" | "external" | "queue" | "unknown";
-  declared: DeclaredView | null;
+  declared: DeclaredView | null; says: SaidView | null;
 }
 
 export interface LedgerPage_ListedDeduction_ {
@@ -573,6 +580,12 @@ export interface Page_TokenView_ {
   items: readonly TokenView[]; next: string | null; missing: readonly string[];
 }
 
+/** A parameter of a handler: its type by name and as a JSON schema, and its default, as JSON. */
+export interface ParameterView {
+  name: string; type: string; accepts: string; required: boolean; default: string | null;
+  doc: string | null;
+}
+
 /** The group whose kinds to pause; without it, everything. */
 export interface PauseAll {
   reason?: string; until?: string | null; group?: string | null;
@@ -587,7 +600,7 @@ export interface PauseKind {
 export interface PauseView {
   name: string; group: string | null; kinds: readonly string[]; off: boolean;
   reason: string | null; who: string | null; since: string | null; until: string | null;
-  held_back: string | null;
+  held_back: string | null; held: SaidView | null;
 }
 
 /** The permits of one worker, and how many it could use. */
@@ -607,6 +620,7 @@ export interface Progress {
   started_at: string | null; ended_at: string | null; next_at: string | null;
   error: string | null; why: string; ranges: readonly RangeView[]; history: readonly RoundView[];
   kind: string; run: number | null; source: string | null; key: string | null;
+  says: SaidView | null;
 }
 
 /** How far a sweep is, or one run of it over a source that was given at its start. */
@@ -615,7 +629,12 @@ export interface ProgressSummary {
   failed: number; repeated: number; total: number | null; rate: number; eta: number | null;
   started_at: string | null; ended_at: string | null; next_at: string | null;
   error: string | null; why: string; kind: string; run: number | null; source: string | null;
-  key: string | null;
+  key: string | null; says: SaidView | null;
+}
+
+/** How far a running task is, as its handler said, and when that was written. */
+export interface ProgressView {
+  done: number; total: number | null; note: string | null; at: string; percent: number | null;
 }
 
 /** What a kind promises and how that stands. Rates are per second. */
@@ -833,13 +852,13 @@ export interface SwitchView {
   since: string | null; until: string | null; paused_by: readonly string[]; window: string | null;
   rate: string | null; concurrency: number | null; breaker: string; has_breaker: boolean;
   errors_in_a_row: number; opened_at: string | null; probe_at: string | null;
-  held_back: string | null; holds: SettingView; ahead: WindowAhead | null;
+  held_back: string | null; holds: SettingView; ahead: WindowAhead | null; held: SaidView | null;
 }
 
 /** What one kind takes of a downstream: averages of the last minutes. */
 export interface TakeView {
   kind: string; starts_per_minute: number; errors_per_minute: number;
-  mean_milliseconds: number | null; held_back: string | null;
+  mean_milliseconds: number | null; held_back: string | null; held: SaidView | null;
 }
 
 /** A task, its last errors, its flow run if it has one, and the shard that has it. */
@@ -857,8 +876,8 @@ export interface TaskFull {
   finished_at: string | null;
   last_status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled" | null;
   remark: string | null; lane: string | null; payload: string; result: string | null;
-  via: string | null; isolate: string | null; is_rolling: boolean; can_retry: boolean;
-  can_cancel: boolean;
+  progress: ProgressView | null; via: string | null; isolate: string | null; is_rolling: boolean;
+  can_retry: boolean; can_cancel: boolean;
 }
 
 /** One of many tasks. */
@@ -873,7 +892,7 @@ export interface TaskLine {
   priority: number; due_at: string | null; attempt: number; lost: number; worker: number | null;
   created_at: string; started_at: string | null; finished_at: string | null;
   last_status: "waiting" | "running" | "succeeded" | "failed" | "blocked" | "external" | "cancelled" | null;
-  remark: string | null; lane: string | null;
+  remark: string | null; lane: string | null; progress: ProgressView | null;
 }
 
 /** Tasks, newest first; `looked_at` is how many rows were read for them. */

@@ -116,6 +116,7 @@ export interface Get {
     params: { number: number | string; }; query?: { search?: Maybe<string>; };
     answer: Model.TaskLogs;
   };
+  "kinds/{kind}/form": { params: { kind: string; }; answer: Model.FormView; };
   "crons": { answer: Model.Page_CronView_; };
   "crons/{kind}": { params: { kind: string; }; answer: Model.CronDetail; };
   "ledgers": { answer: readonly Model.LedgerPlace[]; };

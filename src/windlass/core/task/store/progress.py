@@ -12,7 +12,7 @@ from windlass.database.schema import progress, task
 from windlass.value.status import Status
 from windlass.value.task import ProgressView, TaskView
 
-MIGRATION = "0015"
+MIGRATION = "0016"
 AT_ONCE = 500
 
 RENEW = (

@@ -7,8 +7,8 @@ from sqlalchemy import BigInteger, Integer, String
 
 from windlass.database.column import OPTIONS, Number, flat, key, optional, required
 
-revision = "0015"
-down_revision = "0014"
+revision = "0016"
+down_revision = "0015"
 branch_labels = None
 depends_on = None
 
