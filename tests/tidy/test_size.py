@@ -57,6 +57,8 @@ def test_no_folder_is_too_full_to_look_through():
         for path in root.rglob("*")
         if path.suffix in SOURCES and path.name != "__init__.py" and MADE not in path.parents
     )
+    # Migrations stay, and are found by their numbers.
+    del files[PACKAGE / "database" / "migration" / "versions"]
 
     assert {name_of(each): count for each, count in files.items() if count > FOLDER_FILES} == {}
 
