@@ -48,6 +48,7 @@ SCENARIOS = (
         "bench.scenario.ledger_processes",
         ("postgresql", "mariadb", "mysql"),
     ),
+    Scenario("hot", "bench.scenario.hot", ("postgresql", "mariadb", "mysql", "sqlite")),
     Scenario("sync", "bench.scenario.sync", ("postgresql", "mariadb", "mysql")),
     Scenario("console", "bench.scenario.console", ("postgresql",)),
     Scenario("memory", "bench.scenario.memory", ("postgresql",)),

@@ -45,6 +45,7 @@ from windlass.core.trace.provider import sending_of
 from windlass.database.access import Password
 from windlass.database.bound import BoundOptions, make_bounds
 from windlass.database.connection import URL, is_async, on_its_thread
+from windlass.database.database import Database
 from windlass.errors import BadInput, NotPossible, WindlassError
 from windlass.external.operate import Externals
 from windlass.flow.operate.flow import Flow, FlowDeclarer, Flows
@@ -52,6 +53,7 @@ from windlass.flow.operate.run import RunFinder
 from windlass.flow.operate.template import Templates
 from windlass.flow.operate.timeout import timeout_kind
 from windlass.fork import Importing
+from windlass.ledger.engine.hot.sync import sync_kind
 from windlass.ledger.engine.lapse import lapse_kind
 from windlass.operate.switch.handle import Switching
 from windlass.operate.task import operate as task
@@ -171,13 +173,16 @@ class App(Switching, Alerting, Queueing):
         # The kinds that a plain `drain()` runs. Tests leave out crons and sweeps.
         self.drained: Callable[[], Mapping[str, Kind]] = partial(self.registry.chosen, None)
 
+    def _places(self) -> list[tuple[Database, Clock]]:
+        return [(shard.database, shard.clock) for shard in self.fleet.shards]
+
     def _make_own_kinds(self) -> dict[str, Kind]:
         """What every worker runs, whatever it serves: holds of stock lapse, alerts arrive."""
-        lapse = lapse_kind(lambda: [(shard.database, shard.clock) for shard in self.fleet.shards])
+        lapse, sync = lapse_kind(self._places), sync_kind(self._places)
         deliver = delivery_kind(self.watching, self.fleet, self.submit)
         timeout = timeout_kind(self.flows.finder)
         self.registry.own[timeout.name] = timeout
-        return {kind.name: kind for kind in (lapse, deliver, timeout)}
+        return {kind.name: kind for kind in (lapse, sync, deliver, timeout)}
 
     # Declaring
 

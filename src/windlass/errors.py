@@ -34,6 +34,8 @@ WindlassError
     SchemaMismatch                      the tables are missing, older or newer than this Windlass
     DatabaseUnavailable                 still failing after all retries
         Blocked                         another transaction locks the rows for too long
+        NotDecided                      whether a hot deduction was made is unknown: ask again
+    CacheUnavailable                    the cache of a hot lane does not answer
     MembersUnavailable                  etcd or ZooKeeper did not answer
     BrokerUnavailable                   a message broker does not answer
         BrokerRefused                   it answers, and refuses: credentials, rights, another queue
@@ -469,6 +471,26 @@ class DatabaseUnavailable(WindlassError):
 
 class Blocked(DatabaseUnavailable):
     """Another transaction locks the rows for too long; nothing was changed."""
+
+
+class NotDecided(DatabaseUnavailable):
+    """Whether this deduction was made is not known yet. Ask again with the same id."""
+
+    def __init__(self, id: str, why: str) -> None:
+        super().__init__(f"deduction {id!r}: unknown, ask again with the same id; {why}")
+        self.id = id
+        self.why = why
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self.id, self.why), self.__dict__
+
+
+class CacheUnavailable(_Stated):
+    """The cache of a hot lane does not answer, or the connection was lost."""
+
+    cache: str
+    why: str
+    text = "the cache at {cache} did not answer: {why}"
 
 
 class MembersUnavailable(_Stated):

@@ -303,6 +303,8 @@ WORDS: dict[str, tuple[int, str]] = {
     ),
     "alert.raised": (logging.WARNING, "alert raised: {text}"),
     "alert.resolved": (logging.INFO, "alert resolved: {text}"),
+    "hot.failed": (logging.WARNING, "hot lane {lane} cannot do its housekeeping: {error}"),
+    "hot.epoch": (logging.WARNING, "hot lane {lane} began epoch {epoch}: {why}"),
     "alert.unwritten": (logging.ERROR, "alert {what} was not written: {error}"),
     "alert.undelivered": (logging.WARNING, "alert was not delivered to {channel}: {error}"),
     "beat.failed": (logging.WARNING, "heartbeat URL[ of kind {kind}] did not answer: {error}"),

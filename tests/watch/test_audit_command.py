@@ -51,7 +51,14 @@ LOOKS = {
         "control show",
     ),
     *("sweep list", "sweep show", "sweep failures", "sweep audit", "shard list"),
-    *("ledger stock", "ledger show", "ledger entries", "ledger audit", "token list"),
+    *(
+        "ledger stock",
+        "ledger show",
+        "ledger entries",
+        "ledger audit",
+        "ledger lanes",
+        "token list",
+    ),
     *("alert list", "alert show", "promise list", "promise show", "plan"),
     *("downstream list", "downstream show", "queue list", "queue show", "queue failed"),
 }
@@ -95,6 +102,7 @@ ACTS = {
     *("shard drain", "shard move", "acknowledge", "token create", "token revoke"),
     *("alert acknowledge", "alert test", "queue retry", "queue drop"),
     *("ledger exchange", "ledger protect"),
+    *("ledger allot", "ledger recall", "ledger recover"),
 }
 
 

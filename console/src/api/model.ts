@@ -837,6 +837,7 @@ export interface StepView {
 /** How much there is of a SKU: received = available + deducted - returned. */
 export interface Stock {
   sku: string; available: number; received: number; deducted: number; returned: number;
+  allotted: number; unsynced: number;
 }
 
 /** The result of visiting one key. Unless `is_new`, it is that of an earlier, fresh visit. */

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING
 
 from windlass.errors import (
     BalanceLimit,
+    CacheUnavailable,
     IdConflict,
     InvalidQuantity,
+    NotDecided,
     NotHeld,
     OutOfStock,
     OverReturn,
@@ -33,21 +35,25 @@ from windlass.ledger.model.ledger import (
 from windlass.view.audit import Audit
 
 if TYPE_CHECKING:
+    from windlass.ledger.hot import HotLane
     from windlass.ledger.ledger import Ledger
 
 __all__ = [
     "Audit",
     "BalanceLimit",
+    "CacheUnavailable",
     "Confirmation",
     "Deduction",
     "DeductionLine",
     "DeductionStatus",
     "Entry",
+    "HotLane",
     "IdConflict",
     "InvalidQuantity",
     "Ledger",
     "Line",
     "Movement",
+    "NotDecided",
     "NotHeld",
     "OutOfStock",
     "OverReturn",
@@ -59,4 +65,6 @@ __all__ = [
     "UnknownSku",
 ]
 
-__getattr__ = attributes_of(__name__, {"windlass.ledger.ledger": ("Ledger",)})
+__getattr__ = attributes_of(
+    __name__, {"windlass.ledger.hot": ("HotLane",), "windlass.ledger.ledger": ("Ledger",)}
+)

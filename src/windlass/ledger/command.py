@@ -1,8 +1,8 @@
-"""`windlass ledger stock|show|entries|exchange|protect|audit`."""
+"""`windlass ledger stock|show|entries|exchange|protect|lanes|allot|recall|recover|audit`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Annotated
 
 import typer
@@ -44,6 +44,12 @@ ShardOption = Annotated[
     str | None,
     typer.Option("--shard", metavar="SHARD", help="The database it is in; default: the first."),
 ]
+
+LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="The name of the hot lane.")]
+CACHE_OPTION = typer.Option(
+    "--cache", envvar="WINDLASS_HOT_CACHE", metavar="URL", help="Its cache, as redis://host:6379."
+)
+CacheOption = Annotated[str, CACHE_OPTION]
 
 
 @cli.command("stock")
@@ -189,6 +195,82 @@ def protect(
 
 
 @cli.command()
+def lanes(app: AppOption = None, shard: ShardOption = None, as_json: JsonOption = False) -> None:
+    """Show hot lanes: what is allotted to their caches, what of that is sold, and not synced."""
+    loaded = load_app(app, needs_kinds=False)
+    found = Ledgers(loaded.fleet).lanes(shard)
+    if as_json:
+        print_json(plain(found))
+        return
+    if not found:
+        say("There are no hot lanes; see Ledger.hot.")
+    for lane in found:
+        note(f"{lane.lane}: epoch {lane.epoch} at {lane.cache}, {lane.unsynced_batches:,} unsynced")
+        sums = ("allotted", "left", "sold", "unsynced")
+        shown = table("sku", *sums, "sells", right=sums, wrap=("sku",))
+        for each in lane.skus:
+            numbers = (f"{number:,}" for number in (each.allotted, each.left, each.sold))
+            sells = "cache" if each.is_open else "book"
+            shown.add_row(visible(each.sku), *numbers, f"{each.unsynced:,}", sells)
+        console.print(shown)
+
+
+@cli.command()
+def allot(
+    lane: LaneArgument,
+    cache: CacheOption,
+    out: Annotated[
+        list[str], typer.Option("--line", metavar="SKU=N", help="How many of what; repeatable.")
+    ],
+    app: AppOption = None,
+    shard: ShardOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Move stock from the book to the cache of a hot lane, all lines or none."""
+    loaded = load_app(app, needs_kinds=False)
+    lines = _lines("--line", out)
+    with audit_log(loaded).record(Action.LEDGER_ALLOT, lane, shard=shard, lines=lines) as entry:
+        moved = Ledgers(loaded.fleet).allot(shard, lane, cache, lines=lines)
+        message = entry.says(f"{_moved(moved)} moved to the cache")
+    report(visible(message), {"moved": moved}, as_json=as_json)
+
+
+@cli.command()
+def recall(
+    lane: LaneArgument,
+    skus: Annotated[
+        list[str] | None, typer.Argument(metavar="[SKU]...", help="Only these; default: all.")
+    ] = None,
+    cache: Annotated[str, CACHE_OPTION] = "",
+    app: AppOption = None,
+    shard: ShardOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Move what a hot lane has not sold back to the book; the cache may be away."""
+    loaded = load_app(app, needs_kinds=False)
+    with audit_log(loaded).record(Action.LEDGER_RECALL, lane, shard=shard, skus=skus) as entry:
+        moved = Ledgers(loaded.fleet).recall(shard, lane, cache or None, skus=skus or ())
+        message = entry.says(f"{_moved(moved)} moved to the book")
+    report(visible(message), {"moved": moved}, as_json=as_json)
+
+
+@cli.command()
+def recover(
+    lane: LaneArgument,
+    cache: CacheOption,
+    app: AppOption = None,
+    shard: ShardOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Have the cache of a hot lane count anew from the book: begin a new epoch."""
+    loaded = load_app(app, needs_kinds=False)
+    with audit_log(loaded).record(Action.LEDGER_RECOVER, lane, shard=shard) as entry:
+        epoch = Ledgers(loaded.fleet).recover(shard, lane, cache)
+        message = entry.says(f"{lane} began epoch {epoch}")
+    report(visible(message), {"epoch": epoch}, as_json=as_json)
+
+
+@cli.command()
 def audit(app: AppOption = None, shard: ShardOption = None, as_json: JsonOption = False) -> None:
     """Check that every rule of the ledger holds for every row; nothing is repaired."""
     found = _ledger(app, shard).audit()
@@ -217,6 +299,10 @@ def _lines(option: str, given: list[str]) -> list[tuple[str, int]]:
     return found
 
 
+def _moved(moved: Mapping[str, int]) -> str:
+    return ", ".join(f"{quantity:,} {sku}" for sku, quantity in moved.items()) or "nothing"
+
+
 def _listed(lines: Iterable[Line]) -> str:
     return ", ".join(f"{visible(line.sku)} {line.quantity:,}" for line in lines)
 
@@ -226,10 +312,13 @@ def _said(lines: Iterable[Line]) -> str:
 
 
 def _show_stocks(found: list[Stock]) -> None:
-    sums = ("available", "received", "deducted", "returned")
+    in_lanes = (
+        ("allotted", "unsynced") if any(row.allotted or row.unsynced for row in found) else ()
+    )
+    sums = ("available", "received", "deducted", "returned", *in_lanes)
     shown = table("sku", *sums, right=sums, wrap=("sku",))
     for row in found:
-        cells = (f"{number:,}" for number in (row.received, row.deducted, row.returned))
+        cells = (f"{getattr(row, name):,}" for name in sums[1:])
         available = Text(f"{row.available:,}", style="bold" if row.available else "bold red")
         shown.add_row(visible(row.sku), available, *cells)
     console.print(shown)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from functools import partial, wraps
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, Unpack
 
@@ -27,29 +27,26 @@ from windlass.errors import (
     BadConnection,
     BadDatabase,
     BadInput,
-    IdConflict,
-    Refused,
     UnknownDeduction,
     UnknownSku,
 )
 from windlass.fork import watch_forks
 from windlass.ledger.engine.alert import tell_audit
-from windlass.ledger.engine.execute import RequestExecutor
+from windlass.ledger.engine.execute import RequestExecutor, answer_of
 from windlass.ledger.engine.group import GroupCommit
+from windlass.ledger.hot import HotLane
+from windlass.ledger.model.hot import Refill, Skus
 from windlass.ledger.model.ledger import (
     Adjust,
     Confirm,
     Confirmation,
-    Conflict,
     Deduct,
     Deduction,
     Entry,
     Exchange,
     GiveBack,
     Lines,
-    Outcome,
     Receipt,
-    Refusal,
     Request,
     Restock,
     Return,
@@ -58,6 +55,8 @@ from windlass.ledger.model.ledger import (
     check_id,
 )
 from windlass.ledger.store import audit as ledger_audit
+from windlass.ledger.store import hot as hot_store
+from windlass.ledger.store import hot_view
 from windlass.ledger.store import protect as ledger_protect
 from windlass.ledger.store import view as ledger_view
 from windlass.value.duration import Duration
@@ -68,9 +67,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 LARGEST = 2**62
-REFUSALS: dict[str, Callable[..., Refused]] = {
-    kind.__name__: kind for kind in Refused.__subclasses__()
-}
 
 
 def _awaited(
@@ -232,10 +228,10 @@ class Ledger:
     def stock(self, sku: str, *, conn: object = None) -> Stock:
         """How much there is of a SKU."""
         asked = check_id(sku, what="sku")
-        row = self._read(lambda of: ledger_view.stock(of, asked), conn)
-        if row is None:
+        found = self._read(lambda of: self._stocks(of, [ledger_view.stock(of, asked)]), conn)
+        if not found:
             raise UnknownSku(sku)
-        return row
+        return found[0]
 
     def stocks(
         self,
@@ -251,11 +247,15 @@ class Ledger:
         """
         if skus is None:
             start, most = after and check_id(after, what="after"), _check_limit(limit)
-            return self._read(lambda of: ledger_view.stocks(of, after=start, limit=most), conn)
+            return self._read(
+                lambda of: self._stocks(of, ledger_view.stocks(of, after=start, limit=most)), conn
+            )
         if isinstance(skus, str):
             raise BadInput(f"skus={skus!r} is one sku; give a list of them, or call stock")
         asked, dialect = {check_id(sku, what="sku") for sku in skus}, self.database.dialect
-        return self._read(lambda of: ledger_view.stocks_of(of, dialect, asked), conn)
+        return self._read(
+            lambda of: self._stocks(of, ledger_view.stocks_of(of, dialect, asked)), conn
+        )
 
     def deduction(self, id: str, *, conn: object = None) -> Deduction:
         """A deduction as it is now: its lines, and how much of each has come back."""
@@ -288,12 +288,16 @@ class Ledger:
         resolves it. With `conn` nothing is written.
         """
 
+        self._prepare_for(conn)
+        has_hot = self.database.schema.has(hot_store.TABLES)
+
         def work(executor: Executor) -> list[str]:
-            return ledger_audit.problems(executor, self.database.dialect)
+            dialect = self.database.dialect
+            hot = hot_view.hot_problems(executor, dialect) if has_hot else []
+            return [*ledger_audit.problems(executor, dialect), *hot]
 
         if conn is not None:
             return found(self._read(work, conn))
-        self.prepare()
         problems = self.database.snapshot(work)
         tell_audit(self.database, self.clock, problems)
         return found(problems)
@@ -304,6 +308,29 @@ class Ledger:
     areturns = _awaited(returns)
     aentries = _awaited(entries)
     aaudit = _awaited(audit)
+
+    # The hot lane
+
+    def hot(
+        self,
+        url: str,
+        *,
+        skus: Skus | None = None,
+        refill: Refill | None = None,
+        name: str = "hot",
+        timeout: float = 2.0,
+    ) -> HotLane:
+        """A lane in which a cache, Redis or Valkey at `url`, sells what is allotted to it.
+
+        `skus` says what may be allotted: a list, or a function of a SKU. With `refill` so much is
+        allotted whenever little is left, as far as the book has it.
+        """
+        return HotLane(self, url, skus=skus, refill=refill, name=name, timeout=timeout)
+
+    @property
+    def is_prepared(self) -> bool:
+        """Whether the tables are known to exist."""
+        return self._is_ready
 
     # The database
 
@@ -358,10 +385,10 @@ class Ledger:
     def _ask(self, answer: type[T], request: Request, conn: object) -> T:
         if conn is None:
             self.prepare()
-            return _answer(answer, self._group.submit(request))
+            return answer_of(answer, self._group.submit(request))
         self._prepare_beside(conn)
         with joined(conn, self.database.engine, self.database.dialect) as executor:
-            return _answer(answer, self._executor.join(executor, request))
+            return answer_of(answer, self._executor.join(executor, request))
 
     def _prepare_beside(self, conn: object) -> None:
         """Prepare, unless the caller's transaction keeps SQLite from creating the tables."""
@@ -379,8 +406,21 @@ class Ledger:
         if not self._is_ready:
             await twin(self.prepare)
         if conn is None:
-            return _answer(answer, await self._group.asubmit(request))
+            return answer_of(answer, await self._group.asubmit(request))
         return await on_its_thread(conn, partial(self._ask, answer, request))
+
+    def _prepare_for(self, conn: object) -> None:
+        if conn is None:
+            self.prepare()
+        else:
+            self._prepare_beside(conn)
+
+    def _stocks(self, executor: Executor, stocks: Sequence[Stock | None]) -> list[Stock]:
+        """Those that exist, with what hot lanes have of them."""
+        found = [each for each in stocks if each is not None]
+        if not self.database.schema.has(hot_store.TABLES):
+            return found
+        return hot_view.with_hot(executor, found)
 
     def _read(self, work: Callable[[Executor], T], conn: object) -> T:
         if conn is None:
@@ -389,17 +429,6 @@ class Ledger:
         self._prepare_beside(conn)
         with joined(conn, self.database.engine, self.database.dialect) as executor:
             return work(executor)
-
-
-def _answer(kind: type[T], outcome: Outcome) -> T:
-    """The answer, or the error that says why there is none."""
-    match outcome:
-        case Refusal():
-            raise REFUSALS[outcome.error](**outcome.facts)
-        case Conflict():
-            raise IdConflict(outcome.id, outcome.difference)
-    assert isinstance(outcome, kind)
-    return outcome
 
 
 def _check_number(given: object, *, what: str, least: int = 0) -> int:

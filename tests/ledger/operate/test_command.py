@@ -24,6 +24,7 @@ def test_stock_tells_how_much_there_is(windlass, ledger):
     assert re.search(r"bolt +997 +1,000 +5 +2\n", answer.out)
     assert windlass("ledger", "stock", "nut", "--json").json == [
         {"sku": "nut", "available": 8, "received": 10, "deducted": 2, "returned": 0}
+        | {"allotted": 0, "unsynced": 0}
     ]
 
 
@@ -159,3 +160,24 @@ def test_entries_are_protected_and_released(windlass, ledger):
     answer = windlass("ledger", "protect", "--remove")
 
     assert (answer.code, ledger.is_protected()) == (0, False)
+
+
+def test_a_hot_lane_is_shown_filled_recovered_and_recalled(windlass, ledger, redis, monkeypatch):
+    monkeypatch.setenv("WINDLASS_HOT_CACHE", redis.url)
+
+    assert "no hot lanes" in windlass("ledger", "lanes").out
+    windlass("ledger", "allot", "sale", "--line", "bolt=8")
+    with ledger.hot(redis.url, name="sale") as hot:
+        hot.deduct("order-8", {"bolt": 1})
+    (lane,) = windlass("ledger", "lanes", "--json").json
+    shown = windlass("ledger", "lanes").out
+    recovered = windlass("ledger", "recover", "sale", "--json").json
+    monkeypatch.delenv("WINDLASS_HOT_CACHE")
+    recalled = windlass("ledger", "recall", "sale", "--json").json
+
+    found = lane["skus"][0]
+    assert (found["allotted"], found["left"], found["sold"], found["unsynced"]) == (8, 7, 1, 1)
+    assert re.search(r"bolt +8 +7 +1 +1 +cache", shown)
+    assert (recovered["epoch"], recalled["moved"]) == (lane["epoch"] + 1, {"bolt": 7})
+    assert ledger.stock("bolt").available == 996
+    assert windlass("ledger", "recall", "nowhere").code == 1

@@ -36,6 +36,11 @@ from windlass.database.schema.broker import inbox as inbox
 from windlass.database.schema.broker import message as message
 from windlass.database.schema.broker import outbox as outbox
 from windlass.database.schema.broker import queue as queue
+from windlass.database.schema.hot import hot_allotment as hot_allotment
+from windlass.database.schema.hot import hot_batch as hot_batch
+from windlass.database.schema.hot import hot_lane as hot_lane
+from windlass.database.schema.hot import hot_record as hot_record
+from windlass.database.schema.hot import hot_synced as hot_synced
 
 task = table(
     "task",

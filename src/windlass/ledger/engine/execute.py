@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
 
@@ -10,18 +11,40 @@ from windlass.clock import Clock
 from windlass.database.connection import Executor, has_begun
 from windlass.database.database import Database, Numbers
 from windlass.database.joined import JOINED
-from windlass.errors import BadConnection, Blocked, DatabaseUnavailable
+from windlass.errors import (
+    BadConnection,
+    Blocked,
+    DatabaseUnavailable,
+    IdConflict,
+    NotDecided,
+    Refused,
+)
 from windlass.ledger.engine import tally
 from windlass.ledger.model.book import Book
-from windlass.ledger.model.ledger import LAPSE, DeductionStatus, Outcome, Refusal, Request
+from windlass.ledger.model.ledger import (
+    LAPSE,
+    Conflict,
+    DeductionStatus,
+    Outcome,
+    Refusal,
+    Request,
+    Undecided,
+)
 from windlass.ledger.store.ledger import GuardFailed, LedgerRows, all_or_nothing
 from windlass.value.bucket import bucket_of
 from windlass.value.task import NewTask
+
+T = TypeVar("T")
 
 # Each try is lost to another transaction that used one of the ids at the same moment.
 DUPLICATE_TRIES = 20
 # One that waits longer for rows is not alone: others of other processes want them.
 WAITS_SECONDS = 0.002
+
+
+REFUSALS: dict[str, Callable[..., Refused]] = {
+    kind.__name__: kind for kind in Refused.__subclasses__()
+}
 
 
 class RequestExecutor:
@@ -113,6 +136,23 @@ class RequestExecutor:
             database.single(rows.flush)
         return met.is_so
 
+    def within(
+        self,
+        connection: Executor,
+        requests: Sequence[Request],
+        decide: Callable[[Book], T],
+        *,
+        now: int,
+    ) -> tuple[T, Book]:
+        """Let `decide` change the rows that requests are about, in a transaction of ours.
+
+        Count the book once the transaction is committed.
+        """
+        book = self._rows.load(connection, requests)
+        answer = decide(book)
+        self._save(connection, book, now)
+        return answer, book
+
     def join(self, executor: Executor, request: Request) -> Outcome:
         """The answer to a request that takes effect when the caller's transaction commits."""
         dialect = self._database.dialect
@@ -159,6 +199,19 @@ class RequestExecutor:
         if held:
             numbers = self._numbers.take(len(held), inside=executor)
             self._database.dialect.insert(executor, _lapses(held, numbers, now))
+
+
+def answer_of(kind: type[T], outcome: Outcome) -> T:
+    """What a caller gets for an outcome: the answer, or the error that says why there is none."""
+    match outcome:
+        case Refusal():
+            raise REFUSALS[outcome.error](**outcome.facts)
+        case Conflict():
+            raise IdConflict(outcome.id, outcome.difference)
+        case Undecided():
+            raise NotDecided(outcome.id, outcome.why)
+    assert isinstance(outcome, kind)
+    return outcome
 
 
 def _apply(book: Book, requests: Sequence[Request], first: int) -> list[Outcome]:

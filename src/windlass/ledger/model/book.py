@@ -261,6 +261,21 @@ class Book:
             self._move(stock, EntryRow(sku, -quantity, Movement.DEDUCT, request.id, None, now))
         return _deduction(row)
 
+    def refuse(self, request: Deduct, refusal: Refusal, now: int) -> Outcome:
+        """Write down that this deduction was refused elsewhere, if its id is new."""
+        found = self.deductions.get(request.id)
+        if found is not None:
+            return _failed_before(found, request) or _deduction(found, replayed=True)
+        status, why = DeductionStatus.REFUSED, _encoded(refusal)
+        self.deductions[request.id] = DeductionRow(
+            request.id, status, request.body, why, None, None, now, is_new=True
+        )
+        return refusal
+
+    def why_not(self, request: Deduct, *, coming: Mapping[str, int]) -> Refusal | None:
+        """Why a deduction would be refused, also after what is `coming`."""
+        return self._not_deductible(request.lines, coming=coming)
+
     def _give_back(self, request: GiveBack | Exchange, now: int) -> Outcome:
         place = (request.deduction, request.id)
         found = self.returns.get(place)

@@ -293,19 +293,33 @@ class Confirmation:
     replayed: bool = field(default=False, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Undecided:
+    """Whether a deduction of a hot lane was made is not known; the same id will tell."""
+
+    id: str
+    why: str
+
+
 Answer = Receipt | Deduction | Return | Confirmation
-Outcome = Answer | Refusal | Conflict
+Outcome = Answer | Refusal | Conflict | Undecided
 
 
 @dataclass(frozen=True, slots=True)
 class Stock:
-    """How much there is of a SKU: received = available + deducted - returned."""
+    """How much there is of a SKU: received = available + deducted - returned.
+
+    What hot lanes have is not in these numbers: what they may still sell (`allotted`), and what
+    they have sold and is not in the book yet (`unsynced`).
+    """
 
     sku: str
     available: int
     received: int
     deducted: int
     returned: int
+    allotted: int = 0
+    unsynced: int = 0
 
 
 @dataclass(frozen=True, slots=True)

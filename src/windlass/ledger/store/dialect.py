@@ -67,10 +67,14 @@ def keys(table: Table) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Insert:
-    """New rows of a table. Where callers choose the key, it may exist already."""
+    """New rows of a table. Where callers choose the key, it may exist already.
+
+    The `guard` is a condition on the list, {0}.
+    """
 
     table: Table
     key_is_chosen: bool = False
+    guard: str = "true"
 
     @cached_property
     def columns(self) -> Columns:
@@ -191,7 +195,7 @@ class RowLists:
             for column, kind in of.columns.items()
         )
         into = f"{of.table.name} ({', '.join(of.columns)})"
-        return f"insert into {into} select {values} from {listed} where true"
+        return f"insert into {into} select {values} from {listed} where {of.guard.format(name)}"
 
     def _update(self, name: str, listed: str, of: Update) -> str:
         return (

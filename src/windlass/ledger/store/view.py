@@ -28,6 +28,7 @@ from sqlalchemy import (
 
 from windlass.clock import to_datetime
 from windlass.database import schema
+from windlass.database.database import has_tables
 from windlass.database.dialect.base import Dialect, Executor, document, force_index
 from windlass.database.scan import Rows, Scanned, Wanted, scan
 from windlass.errors import BadInput
@@ -49,6 +50,8 @@ from windlass.ledger.model.ledger import (
     movement_of,
 )
 from windlass.ledger.store.dialect import kinds, row_lists
+from windlass.ledger.store.hot import TABLES as HOT_TABLES
+from windlass.ledger.store.hot_view import with_hot
 
 Query = Select[*tuple[Any, ...]]
 P = TypeVar("P", bound=NamedTuple)
@@ -173,7 +176,10 @@ def list_stocks(
         connection, rows.limit, limit=limit, keys=("sku",), wanted=wanted, ascending=True
     )
     next_ = None if scanned.last is None else scanned.last.sku
-    return LedgerPart([Stock(*tuple(row)) for row in scanned.rows], next_, scanned.looked_at)
+    found = [Stock(*tuple(row)) for row in scanned.rows]
+    if has_tables(connection, HOT_TABLES):
+        found = with_hot(connection, found)
+    return LedgerPart(found, next_, scanned.looked_at)
 
 
 def list_deductions(

@@ -1,0 +1,1 @@
+"""The cache of the hot lane: Redis, or Valkey."""
