@@ -17,8 +17,8 @@ from windlass.database.column import (
     zero,
 )
 
-revision = "0014"
-down_revision = "0013"
+revision = "0015"
+down_revision = "0014"
 branch_labels = None
 depends_on = None
 
