@@ -51,11 +51,15 @@ def test_every_function_fits_a_screen(files):
 
 def test_no_folder_is_too_full_to_look_through():
     roots = (PACKAGE, ROOT / "tests", ROOT / "console" / "src")
+    # There is a file for each migration, and what was released never changes.
+    left_out = {MADE, PACKAGE / "database" / "migration" / "versions"}
     files = Counter(
         path.parent
         for root in roots
         for path in root.rglob("*")
-        if path.suffix in SOURCES and path.name != "__init__.py" and MADE not in path.parents
+        if path.suffix in SOURCES
+        and path.name != "__init__.py"
+        and left_out.isdisjoint(path.parents)
     )
     # Migrations stay, and are found by their numbers.
     del files[PACKAGE / "database" / "migration" / "versions"]

@@ -17,8 +17,8 @@ from windlass.database.column import (
     zero,
 )
 
-revision = "0015"
-down_revision = "0014"
+revision = "0016"
+down_revision = "0015"
 branch_labels = None
 depends_on = None
 
