@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 
 from windlass.errors import BadInput, CacheUnavailable, DatabaseUnavailable
 from windlass.ledger.cache.client import HotCache
+from windlass.ledger.engine.alert import tell_cache
 from windlass.ledger.engine.execute import RequestExecutor, answer_of
 from windlass.ledger.engine.group import GroupCommit
 from windlass.ledger.engine.hot.book import HotBook
@@ -84,6 +85,8 @@ class HotLane:
         )
         self._group = GroupCommit(self.decider.execute)
         self._keeper = HotKeeper(self.tick, name=self.name)
+        # Not known at first: another process may have raised the alert.
+        self._is_away: bool | None = None
         self._sweeps = PendingSweeps(self.decider.sweep)
 
     # Movements
@@ -205,6 +208,20 @@ class HotLane:
 
     def tick(self) -> None:
         """What happens once a second while the lane is used: see HotKeeper."""
+        try:
+            self._keep()
+        except CacheUnavailable as problem:
+            self._tell(str(problem))
+            raise
+        self._tell(None)
+
+    def _tell(self, problem: str | None) -> None:
+        """Raise the alert of the cache when it goes away, and resolve it when it is back."""
+        if self._is_away is not (problem is not None):
+            self._is_away = problem is not None
+            tell_cache(self.ledger.database, self.ledger.clock, self.name, error=problem)
+
+    def _keep(self) -> None:
         self.decider.epoch(fresh=True)
         self.decider.flush()
         low, self.decider.low = self.decider.low, set()

@@ -10,6 +10,7 @@ import pytest
 
 from tests.server import PostgreSQL, Redis
 from tests.wait import eventually
+from windlass.core.alert import store
 from windlass.errors import CacheUnavailable, NotDecided
 from windlass.ledger import Ledger, OutOfStock
 
@@ -102,6 +103,20 @@ def test_without_a_cache_callers_are_told_that_nothing_is_decided(bolts, ledger,
     server.start()
     assert not bolts.deduct("order-1", {"bolt": 5}).replayed
     sell_the_rest(bolts, ledger, sold=5)
+
+
+def test_a_cache_that_is_away_is_an_alert_until_it_is_back(bolts, ledger, server):
+    def open_alerts() -> set[str]:
+        return set(ledger.database.read(store.open_causes))
+
+    server.kill()
+    with pytest.raises(CacheUnavailable):
+        bolts.tick()
+    assert open_alerts() == {"cache::hot"}
+
+    server.start()
+    bolts.tick()
+    assert open_alerts() == set()
 
 
 def test_a_recall_needs_no_cache(bolts, ledger, server):

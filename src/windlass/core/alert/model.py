@@ -45,6 +45,7 @@ SEVERITIES = {
     "unknown kind": Severity.WARNING,
     "no consumer": Severity.CRITICAL,
     "ledger": Severity.CRITICAL,
+    "cache": Severity.CRITICAL,
     "clock stepped": Severity.WARNING,
     "database": Severity.CRITICAL,
     "broker": Severity.CRITICAL,

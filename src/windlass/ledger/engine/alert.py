@@ -12,6 +12,7 @@ from windlass.database.connection import Connection
 from windlass.database.database import Database, Numbers, first_line, has_tables
 
 WHAT = "ledger"
+CACHE = "cache"
 SHOWN = 3
 
 
@@ -29,6 +30,30 @@ def tell_audit(database: Database, clock: Clock, problems: Sequence[str]) -> Non
         telemetry.emit("alert.unwritten", what=WHAT, error=first_line(problem))
 
 
+def tell_cache(database: Database, clock: Clock, lane: str, *, error: str | None) -> None:
+    """Raise or resolve the alert of the cache of a hot lane."""
+    try:
+        if error is not None:
+            database.write(
+                lambda connection: _raise_cache(connection, database, clock, lane, error)
+            )
+        elif database.read(lambda connection: _is_open(connection, CACHE, lane)):
+            text = f"the cache of the hot lane {lane} answers again"
+            database.write(
+                lambda it: store.resolve(it, CACHE, "", lane, text=text, now=clock.now())
+            )
+    except Exception as problem:
+        telemetry.emit("alert.unwritten", what=CACHE, error=first_line(problem))
+
+
+def _raise_cache(
+    connection: Connection, database: Database, clock: Clock, lane: str, error: str
+) -> None:
+    text = f"hot lane {lane}: {error}; see to the cache, or: windlass ledger recall {lane}"
+    number = Numbers(database).take(inside=connection)[0]
+    store.raise_alert(connection, number, Trouble(CACHE, "", text, lane), now=clock.now())
+
+
 def _raise(
     connection: Connection, database: Database, clock: Clock, problems: Sequence[str]
 ) -> None:
@@ -40,10 +65,10 @@ def _raise(
     store.raise_alert(connection, number, Trouble(WHAT, "", text), now=clock.now())
 
 
-def _is_open(connection: Connection) -> bool:
+def _is_open(connection: Connection, what: str = WHAT, subject: str = "") -> bool:
     if not has_tables(connection, store.TABLES):
         return False
-    return cause_of(WHAT, "") in store.open_causes(connection)
+    return cause_of(what, "", subject) in store.open_causes(connection)
 
 
 def _resolve(connection: Connection, clock: Clock) -> None:
