@@ -32,7 +32,7 @@ from windlass.database.schema import migration
 from windlass.errors import DatabaseUnavailable, SchemaMismatch
 
 # The newest migration, and the oldest tables that this code works with.
-VERSION = "0016"
+VERSION = "0017"
 OLDEST = "0001"
 # The newest migration of each release, for `windlass migrate --to`.
 RELEASES = {"0.1.0": "0001"}

@@ -27,7 +27,7 @@ from windlass.ledger.store.dialect import (
 from windlass.ledger.store.ledger import GuardFailed
 
 # The migration that makes the tables.
-TABLES = "0016"
+TABLES = "0017"
 RECORDS = Insert(
     schema.hot_record,
     guard="not exists (select 1 from windlass_deduction as d where d.id = {0}.id)",

@@ -17,8 +17,8 @@ from windlass.database.column import (
     zero,
 )
 
-revision = "0016"
-down_revision = "0015"
+revision = "0017"
+down_revision = "0016"
 branch_labels = None
 depends_on = None
 
