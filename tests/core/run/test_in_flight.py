@@ -1,6 +1,7 @@
 """What a worker holds: limits, order, and that the first decision about a run wins."""
 
 import time
+from dataclasses import replace
 from math import inf
 
 import msgspec
@@ -16,7 +17,9 @@ from windlass.core.run.known import (
 from windlass.core.run.ready import MOST_PLANNED, State
 from windlass.core.task.kind import make_kind
 from windlass.core.task.option import Options
+from windlass.source.keys import Keys
 from windlass.sweep.engine.range_runner import ItemRun
+from windlass.sweep.model import SweepTerms
 from windlass.value.bucket import BUCKETS
 from windlass.value.outcome import SUCCESS, Failed, Succeeded
 from windlass.value.period import HURRIED
@@ -495,7 +498,10 @@ class Keeper:
 
 def items(hold, count, keeper, *, worker=1):
     task = msgspec.structs.replace(claimed(7), worker=worker)
-    return [ItemRun(task, hold.loads["a"], [(n, n)], keeper=keeper) for n in range(count)]
+    load = hold.loads["a"]
+    terms = SweepTerms(Keys(1, 10), ranges=1, redo=None, batch=10)
+    sweep = replace(load.kind, face_terms=terms)
+    return [ItemRun(task, load, [(n, n)], kind=sweep, keeper=keeper) for n in range(count)]
 
 
 def test_items_of_a_keeper_that_is_given_up_neither_run_nor_begin():
