@@ -50,7 +50,7 @@ LOOKS = {
         "control list",
         "control show",
     ),
-    *("sweep list", "sweep show", "sweep failures", "sweep audit", "shard list"),
+    *("sweep runs", "sweep list", "sweep show", "sweep failures", "sweep audit", "shard list"),
     *(
         "ledger stock",
         "ledger show",
@@ -92,6 +92,7 @@ ACTS = {
     *("rolling mirror", "rolling follow", "rolling unfollow"),
     *(
         "sweep split",
+        "sweep cancel",
         "sweep start",
         "sweep retry",
         "sweep visit",
