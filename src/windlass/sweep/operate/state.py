@@ -112,7 +112,7 @@ class Sweeps:
     def at(self, kind: Kind) -> Shard:
         """The shard of a sweep."""
         self.fleet.prepare()
-        return sweep_home(self.fleet, kind)
+        return self.fleet.single or sweep_home(self.fleet, kind)
 
     def declared(self, kind: Kind) -> Shard:
         """The shard of a sweep, with the row of the sweep in it."""
