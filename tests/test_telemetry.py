@@ -97,7 +97,7 @@ def test_every_event_that_the_code_emits_has_its_words_and_every_word_its_event(
     quoted = set(
         re.findall(
             r'"((?:app|worker|process|hook|task|cron|prune|database|loop|kind|switch|breaker|control|members|ring'
-            r'|shard|sweep|range|flow|external|guard|alert|beat|schema|clock|trace|window|carrier|consumer|queue|outbox|message)\.\w+)"',
+            r'|shard|sweep|range|flow|external|guard|alert|beat|schema|clock|trace|window|carrier|consumer|queue|outbox|message|child|hot)\.\w+)"',
             source,
         )
     )

@@ -18,7 +18,7 @@ def test_a_task_is_enqueued_by_a_form_that_the_address_fills_in(glass):
     glass.press("Enqueue")
     expect(glass.page.get_by_role("alert")).to_contain_text("This is not a number.")
 
-    glass.page.get_by_label("order").fill("4711")
+    glass.page.get_by_role("textbox", name=re.compile("^order")).fill("4711")
     glass.page.get_by_text("More", exact=True).click()
     glass.page.get_by_label("Delay").fill("1h")
     assert "a.order=4711" in glass.page.url

@@ -157,6 +157,10 @@ def reading_in(folder: Path):
         environment.pop("WINDLASS_DATABASE_URL", None)
         stack.enter_context(mock.patch.dict(os.environ, environment, clear=True))
         stack.enter_context(mock.patch.object(sys, "path", [str(folder), *sys.path]))
+        # What a page declares is in a program that has a file, wherever the tests run.
+        main = sys.modules["__main__"]
+        program = str(folder / "shop.py")
+        stack.enter_context(mock.patch.object(main, "__file__", program, create=True))
         stack.callback(os.chdir, Path.cwd())
         os.chdir(folder)
         try:

@@ -67,6 +67,7 @@ def test_other_numbers_of_the_same_kind_do_not_end_the_round_that_runs(app, data
 
 
 @pytest.mark.mostly("sqlite")
+@pytest.mark.slow
 def test_workers_with_two_declarations_do_not_take_a_sweep_from_each_other(
     database_url, events, monkeypatch
 ):

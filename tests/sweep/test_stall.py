@@ -142,7 +142,7 @@ def hand_that_retries(app):
 def is_asked(app):
     now = app.clock.now()
     return app.database.read(
-        lambda connection: "offer" in sweep_store.due_retries(connection, now=now)
+        lambda connection: "offer" in sweep_store.due_retries(connection, ["offer"], now=now)
     )
 
 

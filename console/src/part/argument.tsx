@@ -122,9 +122,10 @@ export function ArgumentField({ parameter, typed, problem, onType }: ArgumentPro
       ) : (
         <input
           type={TYPES[field.kind]}
-          step={field.kind === "moment" ? 1 : field.kind === "number" ? stepOf(field) : undefined}
-          min={field.min ?? undefined}
-          max={field.max ?? undefined}
+          inputMode={
+            field.kind === "number" ? (field.isInteger ? "numeric" : "decimal") : undefined
+          }
+          step={field.kind === "moment" ? 1 : undefined}
           maxLength={field.kind === "text" ? (field.longest ?? undefined) : undefined}
           value={text}
           placeholder={parameter.required ? "" : left}
@@ -137,8 +138,5 @@ export function ArgumentField({ parameter, typed, problem, onType }: ArgumentPro
   );
 }
 
-const TYPES = { text: "text", number: "number", moment: "datetime-local", day: "date" } as const;
-
-function stepOf(field: FieldType): number | "any" {
-  return field.isInteger ? 1 : "any";
-}
+// A field of type number hides what is not a number, and rounds large ones.
+const TYPES = { text: "text", number: "text", moment: "datetime-local", day: "date" } as const;

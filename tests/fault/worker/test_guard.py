@@ -78,6 +78,7 @@ def hold_among_innocents(crew: Crew, seconds: float) -> None:
     assert max(event["seconds"] for event in told) >= seconds
 
 
+@pytest.mark.mostly("sqlite")
 def test_a_handler_that_holds_the_gil_keeps_its_worker_and_no_innocent_runs_twice(crew):
     hold_among_innocents(crew, 6.0)
 
@@ -128,6 +129,7 @@ def test_a_worker_that_is_stopped_while_it_holds_the_gil_is_dead(crew_by, means)
     check_accounts(crew, ids)
 
 
+@pytest.mark.slow
 @pytest.mark.mostly("postgresql")
 def test_a_guard_that_is_killed_is_started_again_and_a_guard_that_hangs_is_replaced(crew):
     worker, other = crew.start_many(2, "--concurrency", "5")

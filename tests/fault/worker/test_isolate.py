@@ -18,6 +18,9 @@ from tests.fault.worker.isolated import declare
 declare(app)
 """
 
+# How a child ends does not depend on the database.
+pytestmark = pytest.mark.mostly("sqlite")
+
 
 @pytest.fixture
 def jobs(crew: Crew):

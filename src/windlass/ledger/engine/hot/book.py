@@ -271,7 +271,7 @@ class HotBook:
             bucket=bucket_of(str(number)),
             priority=0,
             due_at=batch.created_at,
-            payload=msgspec.json.encode({"batches": batch.id}).decode(),
+            payload=msgspec.json.encode({"batch": batch.id}).decode(),
             created_at=batch.created_at,
         )
 

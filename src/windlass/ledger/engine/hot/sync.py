@@ -98,18 +98,18 @@ class Syncer:
 def sync_kind(databases: Databases) -> Kind:
     """The kind of the tasks that bring records into the book, whichever database has them."""
 
-    def sync(batches: list[str]) -> None:
+    def sync(batch: str) -> None:
         problem: DatabaseUnavailable | None = None
         for database, clock in databases():
             try:
                 if database.schema.has(TABLES):
-                    Syncer(database, clock).sync(batches)
+                    Syncer(database, clock).sync([batch])
             except DatabaseUnavailable as found:
                 problem = found
         if problem is not None:
             raise problem
 
-    options = Options(name=SYNC, retries=1_000, backoff="10s", concurrency=1, many=2 * TOGETHER)
+    options = Options(name=SYNC, retries=1_000, backoff="10s", concurrency=1)
     return make_kind(sync, options)
 
 
