@@ -8,8 +8,8 @@ unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 VENV ?= .venv
-# Many tests wait, some of them for a process to die: three more than there are cores.
-JOBS ?= 5
+# Many tests wait, some of them for a process to die: two more than there are cores.
+JOBS ?= 4
 # The folders of the parts of `make test-all`; all tests without it.
 TESTS ?=
 # The Pythons of `make release-check`; all that are found without it.

@@ -83,11 +83,11 @@ SOON: list[Mutation] = [
     a_failing_row_does_not_hold_its_lane,
     rows_of_lanes_are_read_like_others,
     what_runs_is_offered,
-    what_has_not_begun_is_kept_when_its_bucket_goes,
     a_chain_goes_on_after_any_outcome,
     a_lane_is_free_when_the_first_of_its_chain_is,
 ]
 LATER: list[Mutation] = [
+    what_has_not_begun_is_kept_when_its_bucket_goes,
     what_is_handed_back_loses_its_place,
     what_still_runs_is_not_marked_when_its_bucket_goes,
 ]

@@ -76,7 +76,7 @@ class Project:
         return served(self.folder, *arguments, **self.settings)
 
 
-@pytest.mark.mostly("sqlite", "postgresql")
+@pytest.mark.mostly("postgresql")
 def test_a_project_takes_orders_runs_their_tasks_and_shows_them_to_the_staff(
     project, database_engine
 ):

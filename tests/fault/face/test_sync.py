@@ -81,6 +81,7 @@ def kill(process):
     process.wait()
 
 
+@pytest.mark.mostly("sqlite")
 def test_every_sale_is_in_the_book_once_whatever_dies(firm, shard_server, book):
     workers = [firm.worker(), firm.worker()]
     first, told_first = firm.seller("paris")
